@@ -32,7 +32,8 @@ programs: ## install the programs that make system and make paused-guest need, a
 # the machine is.
 TEST = GO="$(GO)" sh e2e/test.sh
 
-# Build tags name what tests need: minio a real MinIO, programs what make programs installs.
+# Build tags name what tests need: minio a real MinIO, programs what make programs installs, cloudstic a copy of
+# Cloudstic's repository.
 # REPOLOCK_E2E_RUN chooses the tests of e2e/ that a run takes: e2e/runs_test.go.
 
 .PHONY: e2e
@@ -107,6 +108,12 @@ torture-others: ## judge the locks of other programs, as docs/evidence/torture-o
 .PHONY: beside-cloudstic
 beside-cloudstic: ## race Cloudstic's own program with ours, make beside-cloudstic CLOUDSTIC=PATH: a row for each kind of race
 	@sh e2e/minio.sh with sh e2e/beside.sh "$(CLOUDSTIC)" $(RACES)
+
+# Its program is built from a copy of its repository, because no package of Debian's has it.
+.PHONY: cloudstic
+cloudstic: ## run the page of Cloudstic with its own program, make cloudstic CLOUDSTIC=PATH
+	@test -e "$(CLOUDSTIC)/internal/engine/repolock.go" || { echo "make cloudstic CLOUDSTIC=PATH: name a copy of Cloudstic's repository"; exit 64; }
+	REPOLOCK_E2E_CLOUDSTIC="$(abspath $(CLOUDSTIC))" REPOLOCK_E2E_RUN=cloudstic GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'minio programs cloudstic' -timeout 30m ./e2e
 
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
@@ -240,8 +247,8 @@ compose: ## check docker-compose.yml, if Docker Compose is installed
 	! command -v $${compose%% *} >/dev/null 2>&1 || ! $$compose version >/dev/null 2>&1 || { $$compose config -q && \
 		REPOLOCK_E2E_BIN=e2e/minio REPOLOCK_E2E_CLONE=lint $$compose -f docker-compose.yml -f e2e/minio/compose.yml config -q; }
 
-# Both tags together show every file of this system.
-TAGS = -tags 'minio programs'
+# All tags together show every file of this system.
+TAGS = -tags 'minio programs cloudstic'
 
 .PHONY: vet
 vet: ## run go vet

@@ -42,11 +42,7 @@ func TestCloudstic(t *testing.T) {
 	assert.That(t, strings.Contains(copied, "index/packs") && !strings.Contains(copied, "index/lock"), "the copy has a lock in it, or nothing: %s", copied)
 	p.unlocked()
 	p.contains(p.sh(`. "$HOME/backup.env"; repolock status -- cloudstic`), "no locks")
-	out = p.sh(`. "$HOME/backup.env"; export REPOLOCK_REPO="$HOME/backups"
-		repolock run --exclusive --operation copy -- sh -c 'cloudstic backup -source x || echo "backup: $?"; cloudstic prune || echo "prune: $?"'
-		repolock prune -- cloudstic prune || echo "in one place: $?"
-		cloudstic prune`)
-	p.contains(out, "backup: 1\n", "prune: 1\n", "in one place: 1\n", "ran cloudstic prune\n")
+	p.ownLock(`"$HOME/backups"`)
 
 	// A command that changes the repository waits until it can run alone.
 	for _, line := range strings.Split(strings.ReplaceAll(p.Script()+strings.Join(p.Crontab(), "\n"), "\\\n", " "), "\n") {
@@ -54,4 +50,14 @@ func TestCloudstic(t *testing.T) {
 			t.Errorf("not waiting: %s", line)
 		}
 	}
+}
+
+// ownLock checks that Cloudstic is refused while repolock holds the repository's own lock, also under that lock.
+func (p *page) ownLock(repo string) {
+	p.t.Helper()
+	out := p.sh(`. "$HOME/backup.env"; export REPOLOCK_REPO=` + repo + `
+		repolock run --exclusive --operation copy -- sh -c 'cloudstic backup -source "local:$HOME/documents" || echo "backup: $?"; cloudstic prune || echo "prune: $?"'
+		repolock prune -- cloudstic prune || echo "in one place: $?"
+		cloudstic prune && echo "and then it prunes"`)
+	p.contains(out, "backup: 1\n", "prune: 1\n", "in one place: 1\n", "and then it prunes\n")
 }

@@ -69,6 +69,7 @@ var elsewhere = map[string]string{
 	"make ci":                              notHere,
 	"make proof":                           notHere,
 	"make beside-cloudstic CLOUDSTIC=PATH": notHere,
+	"make cloudstic CLOUDSTIC=PATH":        notHere,
 	"docker tag repolock-restic registry.example.org/repolock-restic:1": notHere,
 	"docker push registry.example.org/repolock-restic:1":                notHere,
 	"kubectl create secret generic repolock --from-env-file=job.env":    notHere,

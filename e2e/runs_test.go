@@ -18,8 +18,8 @@ import (
 type run struct{ tags, only string }
 
 // runs has the runs by the value of REPOLOCK_E2E_RUN. make test, and so .ci/run, has minio-short if MinIO is
-// built, and the tests without a tag, which need no variable; both with -short. All others are steps of make
-// proof.
+// built, and the tests without a tag, which need no variable; both with -short. make cloudstic needs a copy of
+// Cloudstic's repository. All others are steps of make proof.
 var runs = map[string]run{
 	"minio-short":    {"minio", "^Test(OnStores|Doctor)$"},
 	"minio":          {"minio", ""},
@@ -29,6 +29,7 @@ var runs = map[string]run{
 	"protocol-race":  {"programs", "^TestProtocolRace$"},
 	"programs-minio": {"minio && programs", ""},
 	"paused-guest":   {"minio && programs", "^TestPausedGuest$"},
+	"cloudstic":      {"minio && programs && cloudstic", ""},
 }
 
 // apart matches the tests that are runs by themselves.
@@ -70,10 +71,10 @@ func testFiles(dirs ...string) map[string]string {
 }
 
 // TestRuns: each test with a build tag is in a run, and each run is started: by a line of .ci/run or
-// .ci/proof, of make for them, or of short.sh.
+// .ci/proof, of make for them, of short.sh, or of make cloudstic.
 func TestRuns(t *testing.T) {
 	taken := map[string]bool{}
-	lines := slices.Concat(newCI(t).lines, strings.Split(read(t, "short.sh"), "\n"))
+	lines := slices.Concat(newCI(t).lines, strings.Split(read(t, "short.sh"), "\n"), recipe(t, "cloudstic CLOUDSTIC=."))
 	for name, r := range runs {
 		tests := chosen(name)
 		assert.That(t, len(tests) > 0, "the run %s has no test", name)

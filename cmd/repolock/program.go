@@ -70,14 +70,27 @@ func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (gl
 	given := g.Repo != "" || g.Unknown != nil || g.Sources["repo"].Variable != ""
 	place, err := line.Place(thisMachine())
 	switch {
-	case given && err != nil:
-		return g, nil
-	case err != nil && len(c.Also) > 0: // the locks of --also alone
+	case err == nil:
+		g = g.in(place, given)
+		if place.Beside && !given {
+			g.beside = line.Program.Name
+		}
+	case given:
+	case len(c.Also) > 0: // the locks of --also alone
 		c.anyMode = c.mode == replock.Exclusive
 		return g, nil
-	case err != nil:
+	default:
 		return g, err
 	}
+	r.Options = g.shown()
+	if r.Verbose && g.Repo != "" && g.Unknown == nil {
+		r.Say("%s %s: the %s lock in %s", line.Program.Name, line.Operation, line.Mode, text.Escape(g.place().Title()))
+	}
+	return g, nil
+}
+
+// in returns g with the place of a program's lock. A repository that is given stays.
+func (g global) in(place programs.Place, given bool) global {
 	g.Typed = maps.Clone(g.Typed)
 	if !given {
 		g.Repo, g.Typed["repo"] = place.URL, place.URL
@@ -85,18 +98,11 @@ func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (gl
 			name, value, _ := strings.Cut(v, "=")
 			_ = os.Setenv(name, value)
 		}
-		if place.Beside {
-			g.beside = line.Program.Name
-		}
 	}
 	if g.Name == "" && place.Name != "" {
 		g.Name, g.Typed["name"] = place.Name, place.Name
 	}
-	r.Options = g.shown()
-	if r.Verbose {
-		r.Say("%s %s: the %s lock in %s", line.Program.Name, line.Operation, line.Mode, text.Escape(g.place().Title()))
-	}
-	return g, nil
+	return g
 }
 
 // thisMachine has the facts about this machine that package programs may read.

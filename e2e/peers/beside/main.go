@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -56,11 +57,21 @@ type bench struct {
 	dir, cloudstic, repolock, before string
 	s3                               string // URL of the server
 	runs, parallel                   int
+	hold                             time.Duration
 	seed                             uint64
 }
 
 // outcome is one run: from when to when each of the two held its lock, or zero times.
 type outcome struct{ held [2][2]time.Time }
+
+// String has the times at which the two commands held their locks.
+func (o outcome) String() string {
+	var b strings.Builder
+	for i, name := range []string{"theirs", "the other"} {
+		fmt.Fprintf(&b, "%s held from %s to %s\n", name, o.held[i][0].Format("05.000"), o.held[i][1].Format("05.000"))
+	}
+	return b.String()
+}
 
 func (o outcome) overlap() time.Duration {
 	a, b := o.held[0], o.held[1]
@@ -103,6 +114,7 @@ func main() {
 	flag.StringVar(&only, "only", "", "run only the cells that contain one of these words, separated by spaces")
 	flag.IntVar(&b.runs, "runs", 0, "runs of a cell: 150, or 60 at 700 ms, by default")
 	flag.IntVar(&b.parallel, "parallel", 4, "runs at a time")
+	flag.DurationVar(&b.hold, "hold", 0, "how long each command holds its lock: 500ms, or four trips if that is longer, by default")
 	flag.Uint64Var(&b.seed, "seed", uint64(time.Now().UnixNano()), "of the starts")
 	flag.BoolVar(&list, "list", false, "list the cells")
 	flag.Parse()
@@ -142,7 +154,7 @@ func cells() (all []cell) {
 			for _, encrypted := range []bool{false, true} {
 				for _, modes := range [][2]string{{"exclusive", "shared"}, {"shared", "exclusive"}, {"exclusive", "exclusive"}} {
 					for _, second := range []string{"theirs", "before", "now"} {
-						if encrypted && leftovers > 0 && modes[1] == "exclusive" && second != "theirs" && at.name != "local" {
+						if leftovers > 0 && encrypted != (at.name == "local") && modes[1] == "exclusive" && second != "theirs" {
 							continue // repolock watches such a leftover for a minute before it deletes it
 						}
 						all = append(all, cell{at.name, at.trip, second, modes, leftovers, encrypted})
@@ -186,6 +198,9 @@ func (b *bench) race(c cell) (row string, both int, err error) {
 	// The second command's first request comes from two round trips before Cloudstic's to as much later as it can still
 	// be let in beside Cloudstic's.
 	least, most := 2*c.trip+30*time.Millisecond, time.Duration(3+c.leftovers)*c.trip+30*time.Millisecond
+	if c.at == "local" && c.second != "theirs" {
+		most += alone // Cloudstic's lock also begins while repolock starts, and while it waits before it looks again
+	}
 	later := make([]time.Duration, runs)
 	for n := range later {
 		later[n] = time.Duration(d.Float64()*float64(least+most)) - least
@@ -195,13 +210,17 @@ func (b *bench) race(c cell) (row string, both int, err error) {
 	if err := errors.Join(failures...); err != nil {
 		return "", 0, err
 	}
+	log := p.passed()
 	var longest time.Duration
 	in := [3]int{} // theirs alone, the other alone, neither
-	for _, o := range outcomes {
+	for n, o := range outcomes {
 		switch over := o.overlap(); {
 		case over > 0:
 			both++
 			longest = max(longest, over)
+			if c.second == "now" {
+				fmt.Fprintf(os.Stderr, "beside: %s: both held for %v in run %d, ours later by %v:\n%v%s", c, over, n, later[n], o, p.requests(log, n))
+			}
 		case !o.held[0][0].IsZero() && !o.held[1][0].IsZero(): // one after the other
 		case !o.held[0][0].IsZero():
 			in[0]++
@@ -353,8 +372,10 @@ type command struct {
 	cmd  *exec.Cmd
 	out  *bytes.Buffer
 	log  string
-	err  error
-	done chan struct{}
+	done chan struct{} // closed when it has ended
+
+	err   error
+	ended time.Time
 }
 
 // command starts the first or the second command of a run.
@@ -389,7 +410,11 @@ func (b *bench) command(p *place, n, which int, gate string) *command {
 		close(started.done)
 		return started
 	}
-	go func() { started.err = c.Wait(); close(started.done) }()
+	go func() {
+		started.err = c.Wait()
+		started.ended = time.Now()
+		close(started.done)
+	}()
 	return started
 }
 
@@ -402,7 +427,6 @@ func (c *command) wait() (held [2]time.Time, err error) {
 		<-c.done
 		return held, fmt.Errorf("no end: %s", c.out.String())
 	}
-	ended := time.Now()
 	text, _ := os.ReadFile(c.log)
 	for i, line := range strings.Fields(string(text)) {
 		if at, bad := strconv.ParseInt(line, 10, 64); bad == nil && i < 2 {
@@ -413,7 +437,7 @@ func (c *command) wait() (held [2]time.Time, err error) {
 	case held[0].IsZero() && (c.err == nil || !strings.Contains(c.out.String(), "lock")):
 		return held, fmt.Errorf("%v, without its lock: %s", c.err, c.out.String())
 	case !held[0].IsZero() && held[1].IsZero(): // its lock was lost
-		held[1] = ended
+		held[1] = c.ended
 	}
 	return held, nil
 }
@@ -425,11 +449,17 @@ type place struct {
 	server, endpoint     string // URLs of the S3 server, and of the proxy before it
 	hold                 time.Duration
 	lines                sync.Map // of the runs, by their prefixes
+	passed               func() proxy.Log
 	close                func()
 }
 
+// requests returns the requests of a run, for a message.
+func (p *place) requests(log proxy.Log, n int) proxy.Log {
+	return slices.DeleteFunc(slices.Clone(log), func(e proxy.Entry) bool { return !strings.HasPrefix(e.Key, p.prefix(n)+"/") })
+}
+
 func (b *bench) place(c cell) (*place, error) {
-	p := &place{cell: c, close: func() {}, hold: max(500*time.Millisecond, 4*c.trip)}
+	p := &place{cell: c, passed: func() proxy.Log { return nil }, close: func() {}, hold: cmp.Or(b.hold, max(500*time.Millisecond, 4*c.trip))}
 	p.dir = filepath.Join(b.dir, fmt.Sprint("cell-", rand.Uint32()))
 	p.template, p.cache = filepath.Join(p.dir, "template"), filepath.Join(p.dir, "cache")
 	if err := os.MkdirAll(filepath.Join(b.dir, "source"), 0o700); err != nil {
@@ -490,6 +520,7 @@ func (b *bench) place(c cell) (*place, error) {
 	}
 	between.Behave(proxy.Behaviour{Latency: c.trip / 2, Decide: p.holdBack})
 	stop := p.close
+	p.passed = between.Take
 	p.endpoint, p.close = between.URL(), func() { between.Stop(); stop() }
 	return p, nil
 }

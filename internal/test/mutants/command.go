@@ -97,7 +97,9 @@ var commandMutants = []mutant{
 	{"a command runs although its lock is too weak", "cmd/repolock/wrap.go",
 		"if err := c.checkLine(r, g, args); err != nil {", "if err := c.checkLine(r, g, args); err != nil && c.mode == replock.Exclusive {", own("TestScripts/programs")},
 	{"a program's line without a place runs", "cmd/repolock/program.go",
-		"case err != nil:\n\t\treturn g, err\n", "case err != nil:\n\t\treturn g, nil\n", test(ofCommand, "TestMistakes")},
+		"default:\n\t\treturn g, err\n", "default:\n\t\treturn g, nil\n", test(ofCommand, "TestMistakes")},
+	{"-v doesn't name the place that is given for a program", "cmd/repolock/program.go",
+		"case given:\n", "case given:\n\t\treturn g, nil\n", own("TestScripts/programs")},
 
 	// The command line.
 	{"of a flag that is given twice the last one counts", "cmd/internal/cli/parse.go",

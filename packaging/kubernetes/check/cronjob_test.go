@@ -146,14 +146,14 @@ func TestArguments(t *testing.T) {
 	all := jobs(t)
 	for name, want := range map[string]string{
 		"repolock-backup": "shared: backup --host data /data",
-		"repolock-prune":  "exclusive: unlock\nexclusive: forget --prune --keep-daily 7 --keep-weekly 5",
+		"repolock-prune":  "exclusive: unlock --quiet\nexclusive: forget --prune --keep-daily 7 --keep-weekly 5",
 	} {
 		repo := t.TempDir()
 		if err := os.WriteFile(filepath.Join(repo, "config"), nil, 0o600); err != nil { // nothing but locks would be told
 			t.Fatal(err)
 		}
 		cmd := exec.Command(filepath.Join(dir, "repolock"), container(t, all[name]).Args...)
-		cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+repo, "PATH="+dir+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "RESTIC_REPOSITORY="+repo, "RESTIC_PASSWORD=x", "PATH="+dir+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != want {
 			t.Errorf("%s: %v, %s", name, err, out)
