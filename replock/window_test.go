@@ -115,6 +115,20 @@ func TestWindowIsBounded(t *testing.T) {
 	}
 }
 
+// TestWindowOutlastsAContendedKey: MinIO answers within a millisecond, and lets the second of two puts under one key wait
+// for up to 50 ms, twice. An original client that has looked just before our put, and whose own put waits so, is seen.
+func TestWindowOutlastsAContendedKey(t *testing.T) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
+		m := w.machine(func(o *Options) { o.Beside = BesideCloudstic })
+		key := map[Mode]string{Shared: "index/lock.shared/", Exclusive: pointer}[mode]
+		m.hooks.Before(inTurn(slow("", "", time.Millisecond), first("put", key, func(hookstore.Request) error {
+			time.AfterFunc(105*time.Millisecond, func() { w.put(pointer, foreign(time.Now().Add(time.Minute), false)) })
+			return nil
+		})))
+		m.refused(t, mode)
+	})
+}
+
 // TestMetOriginal: a lock of an original client shows that there are such clients, whatever the Locker was told.
 func TestMetOriginal(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -254,6 +254,7 @@ var engineMutants = []mutant{
 	{"an acquirer beside Cloudstic doesn't look again", windows, "return err == nil, err", "return false, err", own("TestNoWindowBesideTheOriginal")},
 	{"an acquirer beside Cloudstic looks again without a wait", windows,
 		"return min(max(requests*trip*5/4, trip+leastWindow), mostWindow, l.opts.TTL/6)", "return min(1, requests*trip)", own("TestNoWindowBesideTheOriginal")},
+	{"the window doesn't outlast two puts under one key on MinIO", windows, "leastWindow = 125", "leastWindow = 25", own("TestWindowOutlastsAContendedKey")},
 	{"leftovers don't lengthen the window", windows, "ownRequests + time.Duration(t.passes)", "ownRequests + 0*time.Duration(t.passes)", own("TestNoWindowBesideTheOriginal")},
 	{"the window is waited for in a repository that isn't Cloudstic's", windows, "|| known == BesideNobody ||", "|| known < 0 ||", own("TestBesideCosts")},
 	{"a window has no bound", windows, ", mostWindow, l.opts.TTL/6)", ")", own("TestWindowIsBounded")},
