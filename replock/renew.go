@@ -131,9 +131,16 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 	if !match.holds() && r.proven != nil && r.aged(page, o, seen.ModTime) && !r.proven() {
 		return errAged
 	}
-	proves := unique && match.open() && o.etag != "" && r.refuses(ctx, o)
+	proves, quick := false, 3*r.t.trips.slowest()+time.Second
+	if unique && match.open() && o.etag != "" {
+		looked := r.l.opts.Clock.Elapsed()
+		proves = r.refuses(ctx, o)
+		if r.l.opts.Clock.Elapsed()-looked > quick {
+			return r.lookAndPut(ctx, o, false) // the object can have been broken since the look
+		}
+	}
 	// If this process was stopped since the look, its put could restore an object that was broken meanwhile.
-	if took := r.l.opts.Clock.Elapsed() - began; took > max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second) {
+	if took := r.l.opts.Clock.Elapsed() - began; took > max(r.l.times.Failure, quick) {
 		return fmt.Errorf("%s was not refreshed, because looking at it took %v", o.key, took.Round(time.Second))
 	}
 	opts := store.PutOptions{Replaces: o.etag}

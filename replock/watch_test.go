@@ -640,6 +640,24 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 	}
 }
 
+// TestBrokenDuringASlowProof: a lock that is broken while a proof of If-Match has no answer isn't put back by the refresh
+// that waits for the proof.
+func TestBrokenDuringASlowProof(t *testing.T) {
+	holding(t, claiming, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" && r.Key != k.Key() { // the proof's, with a missing key
+				w.delete(k.Key())
+				time.Sleep(2 * time.Second)
+				return errOutage
+			}
+			return nil
+		})
+		time.Sleep(30*time.Second + 3*time.Second)
+		assert.That(t, !alive(k), "it was put back, and is held")
+		w.empty()
+	})
+}
+
 // TestProofLeavesNothing: an object that a proof has made is removed, when the lock is released at the latest.
 func TestProofLeavesNothing(t *testing.T) {
 	holding(t, creating, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {

@@ -98,8 +98,8 @@ type pointer struct {
 // object had last been written when that listing saw it.
 type sighting struct{ handed, listed, wrote time.Time }
 
-// sighted is the name of a client and the key that it has asked for.
-type sighted struct{ client, key string }
+// sighted is the name of a client, or of its step, and the key that it has asked for.
+type sighted struct{ name, key string }
 
 // applied tracks each request that was applied.
 func (w *world) applied(p *process, r *request, v any, err error) {
@@ -128,6 +128,9 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 			s.listed, s.wrote = r.handed, w.present[r.key].written
 		}
 		w.seen[sighted{p.client.name, r.key}] = s
+		if r.step != nil {
+			w.seen[sighted{r.step.name, r.key}] = sighting{handed: r.handed}
+		}
 	case r.op == "put":
 		w.undo(p.client, r)
 		w.straddle(p, r)
@@ -599,13 +602,18 @@ func (w *world) underWay(c *client, r *request, at time.Time) bool {
 	return !r.after.IsZero() && r.after.Before(at)
 }
 
-// lastLook returns when a client sent its last look at a key that the store has carried out.
-func (w *world) lastLook(c *client, key string) time.Time {
+// lastLook returns when a client, or a step of it if that is known, sent its last look at a key that the store has
+// carried out. Looks of another step tell this one nothing.
+func (w *world) lastLook(c *client, s *step, key string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	look := w.seen[sighted{c.name, key}].handed
+	name := c.name
+	if s != nil {
+		name = s.name
+	}
+	look := w.seen[sighted{name, key}].handed
 	for _, lock := range w.locks {
-		look = later(look, w.seen[sighted{c.name, prefix(lock) + "lock."}].handed)
+		look = later(look, w.seen[sighted{name, prefix(lock) + "lock."}].handed)
 	}
 	return look
 }

@@ -77,7 +77,7 @@ func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (a
 	r.staleOnly, r.scope, r.saw = l.w.handed(l.p, r)
 	defer func() { l.w.rested(r, err) }()
 	if r.op == "put" {
-		r.after = l.w.lastLook(c, r.key)
+		r.after = l.w.lastLook(c, r.step, r.key)
 	}
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
