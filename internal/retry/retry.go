@@ -88,10 +88,11 @@ func Once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 	if ctx.Err() != nil {
 		return v, false, context.Cause(ctx)
 	}
-	end := time.Now().Add(timeout)
-	rctx, cancel := context.WithDeadline(ctx, end)
+	rctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	own := ownDeadline{rctx, end}
+	alone, done := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer done()
+	own := ownDeadline{rctx, alone}
 	type answer struct {
 		v   T
 		err error
@@ -123,7 +124,7 @@ func Once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 // the caller's. A put that must not be cancelled continues until then.
 type ownDeadline struct {
 	context.Context
-	end time.Time
+	alone context.Context // the request's, without its caller
 }
 
-func (c ownDeadline) Deadline() (time.Time, bool) { return c.end, true }
+func (c ownDeadline) Deadline() (time.Time, bool) { return c.alone.Deadline() }
