@@ -310,6 +310,9 @@ func TestPause(t *testing.T) {
 		for range 2 {
 			assert.OK(t, l.Pause())
 			assert.OK(t, l.Signal(unix.SIGCONT))
+			l.mu.Lock()
+			assert.That(t, l.paused, "SIGCONT has ended the pause: only the guard stops the group again")
+			l.mu.Unlock()
 			l.allow(time.Minute)
 			assert.OK(t, l.awaitAnswer(nil))
 			l.k.quiet()

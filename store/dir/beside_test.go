@@ -71,7 +71,7 @@ func TestBesideOneWithoutFlock(t *testing.T) {
 }
 
 // TestWithoutExchange: on a file system that can't exchange files, or that renames instead, a conditional put replaces
-// the file.
+// the file, and writes nothing where there is none.
 func TestWithoutExchange(t *testing.T) {
 	for name, exchange := range map[string]func(s *Store, from, to string) error{
 		"it refuses": func(*Store, string, string) error { return cant("write into", "", syscall.EINVAL) },
@@ -91,6 +91,10 @@ func TestWithoutExchange(t *testing.T) {
 		assert.Is(t, err, nil, name)
 		body, _, err := s.Get(t.Context(), contended, 100)
 		assert.That(t, err == nil && string(body) == "next", "%s: %q, %v", name, body, err)
+		steps = 0
+		assert.OK(t, s.Delete(t.Context(), contended))
+		_, err = s.Put(t.Context(), contended, []byte("more"), store.PutOptions{IfMatch: obj.ETag})
+		assert.Is(t, err, store.ErrPrecondition, name)
 	}
 }
 

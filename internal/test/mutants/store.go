@@ -78,7 +78,7 @@ var storeMutants = []mutant{
 	{"a put with If-Match writes where there is nothing", "store/dir/read.go",
 		`case absent(err):
 		return store.ErrPrecondition`, `case absent(err):
-		return nil`, own("TestContract/if_match_writes_nothing_where_there_is_nothing")},
+		return nil`, own("TestWithoutExchange")},
 	{"on btrfs a scan counts during which the folder was changed", "store/dir/quiet.go",
 		`if again.Equal(changed) {`, `if again.Equal(changed) || len(names) >= 0 {`, own("TestQuietNames")},
 	{"on btrfs a scan begins in the tick of the last change", "store/dir/quiet.go",
