@@ -207,6 +207,9 @@ func (s *run) take(a answer, deadline time.Duration) {
 	s.running = nil
 	answered := s.Clock.Elapsed()
 	if answered >= deadline {
+		if done.due {
+			s.tries++ // it was tried, although no attempt is under way any more
+		}
 		done.end(ErrDeadline)
 		return
 	}

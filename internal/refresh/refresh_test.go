@@ -181,6 +181,18 @@ func TestWarning(t *testing.T) {
 	})
 }
 
+// TestAnswerAtTheDeadline: an attempt whose answer comes just at the deadline has failed, as one without an answer has.
+func TestAnswerAtTheDeadline(t *testing.T) {
+	bubble(t, hangs, func(t *testing.T, h *harness) {
+		s := &run{Refresher: h.Refresher}
+		s.start(t.Context(), 0, h.Deadline, true)
+		time.Sleep(h.Deadline)
+		s.take(<-s.running.answer, h.Deadline)
+		s.countFailures(h.clock.Elapsed())
+		assert.Equal(t, h.gaveUp, h.Deadline, "gave up at")
+	})
+}
+
 // TestPause: the pause between two tries is at most 10 s, and at most a fifth of the remaining
 // time, so that the store is tried again and again until the deadline.
 func TestPause(t *testing.T) {

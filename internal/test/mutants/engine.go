@@ -619,6 +619,7 @@ var engineMutants = []mutant{
 	{"a renewal comes late", runs, "min(max(s.Jitter(most), 0), most)", "min(s.Jitter(most), most)", own("TestEarlyRefreshesComeApart")},
 	{"a third failure comes before the deadline", runs,
 		"if !s.tried() || s.failures >= s.Failures-1 {", "if !s.tried() || s.failures >= s.Failures {", own("TestEarlyRefreshesComeApart")},
+	{"an answer at the deadline is no failure", runs, "s.tries++ // it was tried", "// it was tried", own("TestAnswerAtTheDeadline")},
 	{"a process that didn't run has failed", runs, "gaveUp := s.tried() && now", "gaveUp := now", own("TestSuspend")},
 	{"a deadline in a suspend is noticed only by the timer", runs,
 		"s.watch.After(min(wake-now, deadline-now))", "s.Clock.After(min(wake-now, deadline-now))", own("TestSuspend")},
