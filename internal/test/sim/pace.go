@@ -45,7 +45,9 @@ type pace struct {
 	excused bool            // the last answer was a failure, after which the engine pauses before it tries again
 	look    *found          // its last look, until it pauses
 	met     map[string]bool // the conflicting keys of the look before its last pause; nil if an attempt was withdrawn since
-	tried   bool            // that look was an attempt's, which reads one lock only if it yields to that
+	gone    map[string]bool // those of them that a read didn't find
+	unsure  bool            // that look was
+	tried   bool            // it was an attempt's, which reads one lock only if it yields to that
 	before  int             // the waiters before it that this look has shown
 	since   time.Time       // when these keys were other ones
 	poll    time.Duration   // the pause before its next poll, without jitter
@@ -128,6 +130,7 @@ func (w *world) follows(c *client, r *request, v any) {
 // found is what a waiter's look finds: the conflicting keys, and how many of them are tickets.
 type found struct {
 	keys    map[string]bool
+	gone    map[string]bool // those of them that a read didn't find: the look's, or the first one after it
 	tickets int
 	at      time.Time // when the last answer came
 	polled  bool      // it is a poll's, and not an attempt's
@@ -140,7 +143,7 @@ func (w *world) meets(c *client, k *pace, page store.Page) *found {
 	if k.ticket == "" && k.step.mode == replock.Exclusive {
 		place = path.Base(k.flag)
 	}
-	early, late := &found{keys: map[string]bool{}}, &found{keys: map[string]bool{}}
+	early, late := &found{keys: map[string]bool{}, gone: map[string]bool{}}, &found{keys: map[string]bool{}, gone: map[string]bool{}}
 	for _, o := range page.Objects {
 		lives := w.lives[o.Key]
 		if !k.step.meets(o.Key) || o.Size == 0 || len(lives) == 0 {
@@ -189,8 +192,8 @@ func (w *world) rested(r *request, err error) {
 			k.learns(w.plan)
 		}
 		k.look = r.found.after(k.look, r.cursor != "")
-	case k.look != nil && errors.Is(err, store.ErrNotFound): // deleted since the listing
-		delete(k.look.keys, r.key)
+	case k.look != nil && errors.Is(err, store.ErrNotFound) && k.look.keys[r.key]: // deleted since the listing
+		k.look.gone[r.key] = true
 	}
 	if k.look != nil && !r.writes() {
 		k.look.at = now
@@ -206,6 +209,7 @@ func (w *world) rested(r *request, err error) {
 func (f *found) after(earlier *found, later bool) *found {
 	if later && earlier != nil {
 		maps.Copy(f.keys, earlier.keys)
+		maps.Copy(f.gone, earlier.gone)
 		f.tickets += earlier.tickets
 		f.unsure = f.unsure || earlier.unsure
 	}
@@ -216,13 +220,13 @@ func (f *found) after(earlier *found, later bool) *found {
 // waiter has read.
 func (k *pace) learns(p *plan) {
 	f := k.look
-	same := maps.Equal(k.met, f.keys)
+	same := k.within(k.met, f) && k.within(f.keys, f)
 	if f.tickets > 0 || k.before > 0 { // how many of them the waiter counts, and which ones it has read, is uncertain
 		same = k.met != nil
 	}
 	k.look, k.before = nil, f.tickets
 	switch {
-	case f.unsure, !p.undoubted():
+	case f.unsure, k.unsure, !p.undoubted():
 		k.since, k.poll = k.asked, mostPoll
 	case same:
 		k.poll = min(k.poll*5/4, mostPoll)
@@ -233,8 +237,18 @@ func (k *pace) learns(p *plan) {
 	default:
 		k.since, k.poll = f.at, leastPoll
 	}
-	k.tried = !f.polled
-	k.met = f.keys
+	k.unsure, k.tried = f.unsure, !f.polled
+	k.met, k.gone = f.keys, f.gone
+}
+
+// within reports whether two looks in a row can both have found these keys.
+func (k *pace) within(keys map[string]bool, f *found) bool {
+	for key := range keys {
+		if (!k.met[key] || !f.keys[key]) && !k.gone[key] && !f.gone[key] {
+			return false
+		}
+	}
+	return true
 }
 
 // pause returns how long a waiter pauses now, at most.
