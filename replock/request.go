@@ -57,16 +57,9 @@ func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
 	return seen, err
 }
 
-// listed returns the page of a listing that shows the key, if any page does. It sends each request once. It needs more
-// than one request only if a page is empty and isn't the last.
+// listed returns the page of a listing that shows the key, if any page does. It sends each request once.
 func (l *Locker) listed(ctx context.Context, key string) (store.Page, error) {
-	for cursor := ""; ; {
-		page, err := l.page(ctx, key, cursor)
-		if err != nil || len(page.Objects) > 0 || page.Next == "" {
-			return page, err
-		}
-		cursor = page.Next
-	}
+	return store.PageOf(store.Skipping(ctx, l.keys.Skips), l.store, key)
 }
 
 // content is a body with its object.

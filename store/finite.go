@@ -101,6 +101,18 @@ func (f finite) HasOther(ctx context.Context, prefix string) (bool, error) {
 	return v.HasOther(ctx, prefix)
 }
 
+// PageOf returns the page of a listing that shows the key, if any page does. It sends more than one request only if a
+// page is empty and isn't the last. A loop that must end needs a store from [Finite].
+func PageOf(ctx context.Context, s Store, key string) (Page, error) {
+	for cursor := ""; ; {
+		page, err := s.List(ctx, key, cursor)
+		if err != nil || len(page.Objects) > 0 || page.Next == "" {
+			return page, err
+		}
+		cursor = page.Next
+	}
+}
+
 // Keys returns all keys with a prefix, in order. It reads the pages through [Finite]; a page
 // is one request.
 func Keys(ctx context.Context, s Store, prefix string) (keys []string, err error) {

@@ -67,6 +67,50 @@ func TestFiniteEnds(t *testing.T) {
 	}
 }
 
+// TestPageOf: empty pages before a key's page are passed, and no page after it is asked for.
+func TestPageOf(t *testing.T) {
+	for page, c := range map[string]struct {
+		keys  []string
+		pages int
+	}{
+		"the first":   {[]string{"a", "ab"}, 1},
+		"the third":   {[]string{"", "", "a", "ab"}, 3},
+		"none":        {[]string{"", ""}, 2},
+		"another key": {[]string{"", "ab"}, 2},
+	} {
+		s := &paged{keys: c.keys}
+		got, err := store.PageOf(t.Context(), s, "a")
+		assert.Is(t, err, nil)
+		assert.That(t, s.asked == c.pages && len(got.Objects) == strings.Count(c.keys[c.pages-1], "a"), "%s: %d pages: %v", page, s.asked, got)
+	}
+	s := &paged{keys: []string{"", "!"}}
+	_, err := store.PageOf(t.Context(), s, "a")
+	assert.Is(t, err, store.ErrListing)
+}
+
+// paged is a store with one key on each page, or none. A page with the key "!" fails.
+type paged struct {
+	store.Store
+	keys  []string
+	asked int
+}
+
+func (s *paged) List(_ context.Context, _, cursor string) (page store.Page, err error) {
+	n := len(cursor)
+	s.asked++
+	switch s.keys[n] {
+	case "":
+	case "!":
+		return page, store.ErrListing
+	default:
+		page.Objects = []store.Object{{Key: s.keys[n]}}
+	}
+	if n+1 < len(s.keys) {
+		page.Next = strings.Repeat("+", n+1)
+	}
+	return page, nil
+}
+
 // listing is a store whose only page has these keys.
 type listing struct {
 	store.Store

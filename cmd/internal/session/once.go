@@ -189,18 +189,13 @@ func (o *Once) read(ctx context.Context, key string) (s Success, err error) {
 
 // find returns an object as a listing shows it, or nil if the key isn't listed, and the store's time.
 func (o *Once) find(ctx context.Context, key string) (*store.Object, time.Time, error) {
-	for cursor := ""; ; {
-		page, err := o.list(ctx, key, cursor)
-		switch {
-		case err != nil:
-			return nil, time.Time{}, err
-		case len(page.Objects) > 0 && page.Objects[0].Key == key: // longer keys come after it
-			return &page.Objects[0], page.Now, nil
-		case len(page.Objects) > 0 || page.Next == "":
-			return nil, page.Now, nil
-		}
-		cursor = page.Next
+	page, err := asked(ctx, o, func(ctx context.Context) (store.Page, error) {
+		return store.PageOf(ctx, store.Finite(o.Repository.store), key)
+	})
+	if err != nil || len(page.Objects) == 0 || page.Objects[0].Key != key { // longer keys come after it
+		return nil, page.Now, err
 	}
+	return &page.Objects[0], page.Now, nil
 }
 
 // put stores a success of the job.

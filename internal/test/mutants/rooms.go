@@ -62,7 +62,7 @@ var roomsMutants = []mutant{
 		own("TestSucceeded")},
 	{"on a store without its time no success counts", ofOnce, "		if own != nil {\n			now = own.ModTime\n		}\n", "		_ = own\n",
 		own("TestSucceeded")},
-	{"the success of a job with a longer name counts", ofOnce, "case len(page.Objects) > 0 && page.Objects[0].Key == key:", "case len(page.Objects) > 0:",
+	{"the success of a job with a longer name counts", ofOnce, " || page.Objects[0].Key != key {", " {",
 		own("TestSucceeded")},
 	{"a success is lost when the store fails for a moment", ofOnce, "Budget: times.Budget, ", "",
 		own("TestStoresSuccess")},

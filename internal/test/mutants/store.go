@@ -45,6 +45,8 @@ var storeMutants = []mutant{
 		`next.empty = at.empty + 1`, `next.empty = 1`, own("TestFiniteEnds")},
 	{"the last key of a page is forgotten on the next one", "store/finite.go",
 		`next := place{cursor: page.Next, last: at.last}`, `next := place{cursor: page.Next}`, own("TestFiniteEnds")},
+	{"only the first page of a listing is searched for a key", "store/finite.go",
+		`if err != nil || len(page.Objects) > 0 || page.Next == "" {`, `if true {`, own("TestPageOf")},
 	{"a key of another prefix passes", "store/finite.go",
 		`case !strings.HasPrefix(o.Key, prefix):`, `case o.Key == prefix+"?":`, own("TestFiniteRefuses")},
 	{"a store without conditional deletions reports one as done", "store/store.go",
