@@ -33,6 +33,15 @@ const (
 	leastBeat = 50 * time.Millisecond
 )
 
+// A waiter pauses for one lineShare-th of the time since the last change at most, or for lineTrips round trips times its
+// place in the line, if that is longer. With the jitter a pause is up to three quarters of that time. The blocker's turn
+// is half-way to the waiter's own. So if the line moves evenly, the waiter notices before its own turn that the blocker is
+// gone.
+const (
+	lineTrips = 2
+	lineShare = 2
+)
+
 const (
 	hintBurst = 200
 	hintRate  = 1

@@ -309,7 +309,8 @@ func (q *queue) untilHint(ctx context.Context, b *verdict.Entry, f verdict.Findi
 }
 
 // untilRead returns the time until the waiter reads the blocker without a hint. The more waiters are before this one,
-// the less often it reads, because they acquire the lock first.
+// the less often it reads, because they acquire the lock first. But it doesn't pause for much longer than the time since
+// the last change. Otherwise a line of short holds would have moved on to it long before it reads.
 func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
@@ -317,19 +318,20 @@ func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	waited := q.l.opts.Clock.Elapsed() - q.hints.since
 	pause := q.l.pace.after(waited)
 	if waited < quickFor {
-		pause = min(pause, q.beat())
+		pause = min(pause, q.beat(beatTrips))
 	}
-	return q.l.jitter(pause) * time.Duration(1+len(f.Ahead))
+	n := time.Duration(1 + len(f.Ahead))
+	return q.l.jitter(min(n*pause, max(n*q.beat(lineTrips), waited/lineShare)))
 }
 
-// beat is the shortest pause between two reads. A waiter that came with a crowd has measured how slow the store was
-// then. So once it has read, only its quickest read counts.
-func (q *queue) beat() time.Duration {
+// beat is a pause of this many round trips, or leastBeat if that is longer. A waiter that came with a crowd has measured
+// how slow the store was then. So once it has read, only its quickest read counts.
+func (q *queue) beat(trips int) time.Duration {
 	trip := q.hints.read.get()
 	if trip == 0 {
 		trip = q.trips.slowest()
 	}
-	return max(beatTrips*trip, leastBeat)
+	return max(time.Duration(trips)*trip, leastBeat)
 }
 
 // isGone reports whether a read, within limit, shows that a conflicting lock was released or that another lock has

@@ -302,6 +302,8 @@ func TestDrain(t *testing.T) {
 	rows := []row{
 		{10, 0, 200 * time.Millisecond, 5 * time.Second, 800 * time.Millisecond, 500},
 		{10, 40 * time.Millisecond, time.Second, 15 * time.Second, 800 * time.Millisecond, 300},
+		{100, time.Millisecond, 50 * time.Millisecond, 22 * time.Second, 3 * time.Second, 1000},
+		{100, 40 * time.Millisecond, 50 * time.Millisecond, 36 * time.Second, time.Second, 1000},
 		{100, 40 * time.Millisecond, time.Second, 150 * time.Second, time.Second, 1000},
 	}
 	for _, r := range rounds.Fewer(append(rows, row{300, 40 * time.Millisecond, time.Second, 450 * time.Second, time.Second, 3300}), rows) {
@@ -507,17 +509,60 @@ func TestAdvanceShortensThePause(t *testing.T) {
 	})
 }
 
-// TestBeat: the shortest pause between two reads is 20 round trips, and not less than 50 ms. A waiter that came with a
-// crowd measures by its own reads that the store is quick again.
+// TestBeat: the shortest pause between two reads is a number of round trips, and not less than 50 ms. A waiter that came
+// with a crowd measures by its own reads that the store is quick again.
 func TestBeat(t *testing.T) {
 	for trip, want := range map[time.Duration]time.Duration{0: 50 * time.Millisecond, time.Millisecond: 50 * time.Millisecond, 10 * time.Millisecond: 200 * time.Millisecond} {
 		q := &queue{}
 		q.trips.list.note(trip)
-		equal(t, "beat", q.beat(), want)
+		equal(t, "beat", q.beat(20), want)
 		q = &queue{}
 		q.trips.list.note(time.Second)
 		q.hints.read.note(max(trip, 1))
-		equal(t, "beat after a read", q.beat(), want)
+		equal(t, "beat after a read", q.beat(20), want)
+	}
+}
+
+// TestReadsInTime: w after a change a waiter behind n others pauses before a read for w/2, or for n + 1 times two round
+// trips if that is longer. It never pauses for longer than n + 1 times a first waiter does.
+func TestReadsInTime(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		trip, waited time.Duration
+		ahead        int
+		want         time.Duration
+	}{
+		{0, 0, 0, 50 * ms},
+		{0, 2 * time.Second, 0, 50 * ms},
+		{0, 4 * time.Second, 0, 250 * ms},
+		{0, 2 * time.Second, 9, 500 * ms},
+		{0, 4 * time.Second, 9, 2 * time.Second},
+		{0, 6 * time.Second, 9, 2500 * ms},
+		{0, 4 * time.Second, 99, 5 * time.Second},
+		{0, 20 * time.Second, 99, 10 * time.Second},
+		{40 * ms, 0, 0, 80 * ms},
+		{40 * ms, 300 * ms, 0, 150 * ms},
+		{40 * ms, time.Second, 0, 250 * ms},
+		{40 * ms, 0, 9, 800 * ms},
+		{40 * ms, 2 * time.Second, 9, time.Second},
+		{40 * ms, time.Minute, 9, 6 * time.Second},
+		{time.Second, 0, 9, 2500 * ms},
+	} {
+		sub(t, fmt.Sprintf("%+v", c), memory.Options{}, func(t *testing.T, w *world) {
+			m := w.machine()
+			m.pace = ownPace
+			q := m.newQueue(t.Context(), Exclusive, "x", nil)
+			q.hints.since = m.opts.Clock.Elapsed()
+			q.hints.read.note(max(c.trip, 1))
+			time.Sleep(c.waited)
+			f := verdict.Findings{Ahead: make([]*verdict.Entry, c.ahead)}
+			least, most := time.Hour, time.Duration(0)
+			for range 1000 {
+				d := q.untilRead(&verdict.Entry{}, f)
+				least, most = min(least, d), max(most, d)
+			}
+			assert.That(t, least >= c.want/2 && least < c.want*6/10 && most > c.want*14/10 && most <= c.want*3/2, "pauses of %v to %v, want %v", least, most, c.want)
+		})
 	}
 }
 

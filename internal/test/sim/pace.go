@@ -18,6 +18,8 @@ const (
 	leastPoll, mostPoll = time.Second, 5 * time.Second
 	morePoll            = 200 * time.Millisecond // for each waiter before
 	freeReads           = 200
+	// leastBeat is the pause between two reads in a line that has just moved, if round trips take no time.
+	leastBeat = 50 * time.Millisecond
 
 	// longestLook is the longest pause between two looks of an attempt, if round trips take no time: 400 ms, with its
 	// jitter. The first pauses are shorter on a quick store.
@@ -255,7 +257,8 @@ func (k *pace) within(keys map[string]bool, f *found) bool {
 func (k *pace) pause(p *plan, r rest) time.Duration {
 	now := r.from
 	n := time.Duration(1 + k.before)
-	read := min(max(now.Sub(k.since)/100, leastRead), mostRead) * 3 / 2 * n
+	first := min(max(now.Sub(k.since)/100, leastRead), mostRead)
+	read := min(first*n, max(first, n*max(2*p.roundTrip(), leastBeat), now.Sub(k.since)/2)) * 3 / 2 // it might have found itself the first one
 	over := max(k.spent-now.Sub(k.reads).Seconds(), 0) + 1 - freeReads
 	spent := time.Duration(max(over, 0) * float64(time.Second))
 	read += spent
