@@ -342,8 +342,8 @@ type Watcher interface {
 	// Watch returns a channel that receives a value soon after any process has deleted an object under the prefix,
 	// until ctx ends. The channel has room for one value, which stands for any number of deletions. It is never closed.
 	//
-	// A value is only a hint. A deletion might send none, for example before Watch has returned, or in a new folder. A
-	// value might come although nothing was deleted.
+	// A value is only a hint. A deletion might send none, for example before Watch has returned, or in a new folder, or if
+	// another object has the prefix as its key. A value might come although nothing was deleted.
 	//
 	// After an error there are no hints. After errors.ErrUnsupported, another call fails too.
 	Watch(ctx context.Context, prefix string) (<-chan struct{}, error)

@@ -147,6 +147,74 @@ func TestWatchHeedsRemovals(t *testing.T) {
 	}
 }
 
+// watchFile begins to watch one object. next passes on the kernel's next event, and reports whether it is a hint.
+func watchFile(t *testing.T) (w *watch, next func() (fsnotify.Event, bool)) {
+	t.Helper()
+	top := t.TempDir()
+	w = &watch{top: top, base: "lock", hints: make(chan struct{}, 1)}
+	assert.OK(t, os.WriteFile(filepath.Join(top, w.base), []byte("body"), 0o600))
+	var err error
+	w.Watcher, err = fsnotify.NewWatcher()
+	assert.OK(t, err)
+	t.Cleanup(func() { w.Close() })
+	assert.OK(t, w.begin())
+	return w, func() (fsnotify.Event, bool) {
+		var e fsnotify.Event
+		select {
+		case e = <-w.Events:
+		case <-time.After(time.Minute):
+			t.Fatal("the kernel reports nothing")
+		}
+		w.note(e)
+		select {
+		case <-w.hints:
+			return e, true
+		default:
+			return e, false
+		}
+	}
+}
+
+// TestWatchOfOneObject: a watch of an object isn't woken by other files in its folder. Its removal is a hint even while
+// another process has the file open, and so is the removal of another object that has its key by then.
+func TestWatchOfOneObject(t *testing.T) {
+	w, next := watchFile(t)
+	file, other := filepath.Join(w.top, w.base), filepath.Join(w.top, "lock-of-another")
+	open, err := os.Open(file)
+	assert.OK(t, err)
+	assert.OK(t, os.WriteFile(other, nil, 0o600))
+	assert.OK(t, os.Remove(other))
+	assert.OK(t, os.Remove(file))
+	e, hint := next()
+	assert.That(t, e.Name == file && hint, "the first event is %v, a hint: %t", e, hint)
+	assert.OK(t, open.Close())
+	next()
+	assert.OK(t, os.WriteFile(file, nil, 0o600))
+	assert.OK(t, os.Remove(file))
+	for hint = false; !hint; {
+		e, hint = next()
+	}
+	assert.That(t, e.Name == file && e.Has(fsnotify.Remove), "the hint of the object that came then is %v", e)
+}
+
+// TestWatchOfAReplacedObject: after a refresh, which replaces the file, its removal is still a hint.
+func TestWatchOfAReplacedObject(t *testing.T) {
+	w, next := watchFile(t)
+	file, temp := filepath.Join(w.top, w.base), filepath.Join(w.top, ".repolock-X.tmp")
+	for range 3 {
+		assert.OK(t, os.WriteFile(temp, nil, 0o600))
+		assert.OK(t, os.Rename(temp, file))
+		for removed := false; !removed; {
+			e, hint := next()
+			removed = e.Has(fsnotify.Remove)
+			assert.That(t, e.Name == file && hint, "%v at a refresh, a hint: %t", e, hint)
+		}
+	}
+	assert.OK(t, os.Remove(file))
+	_, hint := next()
+	assert.That(t, hint, "the removal after refreshes is no hint")
+}
+
 // TestLateMount: a directory on a file system that shows other machines' files late isn't opened.
 func TestLateMount(t *testing.T) {
 	dir := t.TempDir()

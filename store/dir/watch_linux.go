@@ -17,8 +17,10 @@ import (
 var _ store.Watcher = (*Store)(nil)
 
 // Watch makes the kernel report the files that are removed from the folder of the prefix, and from the folders under
-// the prefix in it. It returns errors.ErrUnsupported unless the file system is known to be local, because the kernel
-// doesn't see removals by other machines.
+// the prefix in it. If the prefix is the key of an object, the kernel reports changes of that object alone. Otherwise each
+// of a hundred waiters would be woken by each file that another one creates or removes. Watch returns
+// errors.ErrUnsupported unless the file system is known to be local, because the kernel doesn't see removals by other
+// machines.
 //
 // Only Linux can do that. BSD and macOS report a removal only to a process that keeps the file open.
 func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
@@ -54,10 +56,16 @@ type watch struct {
 	*fsnotify.Watcher
 	top   string // the folder of the prefix
 	base  string // the rest of the prefix: the names of its objects in top begin with it
+	file  string // the path of the object whose key is the prefix, or "" if there was none
 	hints chan struct{}
 }
 
 func (w *watch) begin() error {
+	file := filepath.Join(w.top, w.base)
+	if info, err := os.Lstat(file); err == nil && info.Mode().IsRegular() && w.Add(file) == nil {
+		w.file = file
+		return nil
+	}
 	if err := w.Add(w.top); err != nil {
 		return err
 	}
@@ -110,6 +118,10 @@ func (w *watch) run(ctx context.Context) {
 
 // note sends a hint if an event is a removal, and watches a new folder. A file that is moved away counts as removed.
 func (w *watch) note(e fsnotify.Event) {
+	if w.file != "" {
+		w.noteFile(e)
+		return
+	}
 	parent, name := filepath.Split(e.Name)
 	top := filepath.Clean(parent) == w.top
 	switch {
@@ -118,6 +130,23 @@ func (w *watch) note(e fsnotify.Event) {
 		w.hint()
 	case top && e.Has(fsnotify.Create):
 		w.enter(name)
+	}
+}
+
+// noteFile sends a hint if the watched file was removed or replaced. The kernel reports a removal as a change of the
+// number of links, too. That comes at once, even if another process still has the file open. A file that has replaced it,
+// for example at a refresh, is watched before the hint, so that no later removal is missed. If there is none, the folder
+// is watched, because another process can create the object again.
+func (w *watch) noteFile(e fsnotify.Event) {
+	switch {
+	case e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename):
+		if w.Add(w.file) != nil {
+			w.file = ""
+			_ = w.Add(w.top) // if it fails, no more hints come
+		}
+		w.hint()
+	case e.Has(fsnotify.Chmod):
+		w.hint()
 	}
 }
 

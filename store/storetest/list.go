@@ -195,6 +195,14 @@ func watchHints(t *testing.T, f *fixture) {
 			t.Fatalf("%d deletions of %s gave no hint", hintTries, key)
 		}
 	}
+	for _, key := range []string{"index/lock.exclusive", flag(1)} {
+		f.put(t, key, "body")
+		hints, err := store.Watch(ctx, f.store, key)
+		assert.OK(t, err)
+		for range 2 { // another object can have the key then
+			assert.That(t, f.hinted(t, key, hints), "%d deletions of %s gave no hint, with this prefix", hintTries, key)
+		}
+	}
 	_, err = store.Watch(ended(), f.store, prefix)
 	assert.That(t, err != nil, "there is a watch whose context has ended")
 }
