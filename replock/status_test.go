@@ -3,7 +3,9 @@ package replock
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +80,40 @@ func TestStatusReadsThePage(t *testing.T) {
 				gets--
 			}
 			m.sent(t, between{"get": {gets, gets}})
+		}
+	})
+}
+
+// TestStatusGetsTogether: the gets of a status share what a backend has opened, until the status ends. The gets that
+// decide about a lock share nothing.
+func TestStatusGetsTogether(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.put("index/lock.shared/"+name, foreign(time.Now(), true))
+		}
+		m := w.machine()
+		gets := map[*store.Sharing]int{}
+		var mu sync.Mutex
+		m.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Op == "get" {
+				gets[store.Shares(ctx)]++
+			}
+			return nil
+		})
+		assert.OK(t, assert.Err(m.Status(t.Context())))
+		equal(t, "sharings", len(gets), 1)
+		for s, n := range gets {
+			equal(t, "gets", n, 3)
+			if s == nil || s.Keep("key", io.NopCloser(nil)) {
+				t.Error("the gets share nothing, or the last one isn't known")
+			}
+		}
+		clear(gets)
+		m.refused(t, Exclusive)
+		if len(gets) != 1 || gets[nil] == 0 {
+			t.Errorf("the gets of an acquirer are %v", gets)
 		}
 	})
 }

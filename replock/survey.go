@@ -48,7 +48,9 @@ func (l *Locker) Survey(ctx context.Context, each func(locks []Info)) (ignored [
 		for objects := range slices.Chunk(p.Objects, readBatch) {
 			entries, others := l.entries(verdict.Memory{}, objects, p)
 			ignored = append(ignored, others...)
-			l.readBodies(ctx, p.Page, entries, &kept)
+			together, done := store.SharingGets(ctx)
+			l.readBodies(together, p.Page, entries, &kept)
+			done()
 			infos := l.judged(entries, st)
 			clear(objects) // they are all in memory until here
 			// A listing has the objects of exclusive locks before the objects of shared locks.

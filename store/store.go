@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -271,6 +272,61 @@ func (p *Preparation) Take(key string) (made any) {
 	made = p.made
 	p.made, p.undo = nil, nil
 	return made
+}
+
+// shares is the key of a Sharing in a context.
+type shares struct{}
+
+// Sharing has the things that several Gets share, for example an open directory.
+type Sharing struct {
+	mu   sync.Mutex
+	kept map[any]io.Closer // nil after the Gets
+}
+
+// SharingGets returns a context for several Gets of one moment. Such a Get can return an object as it was at any time
+// after SharingGets. So a backend can open a directory once for all of them. The caller must call done after them, and
+// it closes everything that the backend has kept.
+func SharingGets(ctx context.Context) (with context.Context, done func()) {
+	s := &Sharing{kept: map[any]io.Closer{}}
+	return context.WithValue(ctx, shares{}, s), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, c := range s.kept {
+			_ = c.Close()
+		}
+		s.kept = nil
+	}
+}
+
+// Shares returns the Sharing of a context, or nil.
+func Shares(ctx context.Context) *Sharing {
+	s, _ := ctx.Value(shares{}).(*Sharing)
+	return s
+}
+
+// Kept returns the thing that another Get has kept under a key, or nil.
+func (s *Sharing) Kept(key any) io.Closer {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept[key]
+}
+
+// Keep keeps a thing for the other Gets. It returns false if the caller must close the thing itself: another one is
+// kept under this key, or the Gets have ended.
+func (s *Sharing) Keep(key any, c io.Closer) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil || s.kept[key] != nil {
+		return false
+	}
+	s.kept[key] = c
+	return true
 }
 
 // The interfaces below are optional. The lock needs none of them.

@@ -175,17 +175,20 @@ func (s *Store) names(ctx context.Context, d *directory, wanted files.Wanted) ([
 	if !s.local {
 		d.reread()
 	}
-	var all, last []string
+	var all, last, unsorted []string
 	for n := range files.MaxScans {
-		next, err := s.scan(ctx, d, wanted)
+		scanned, err := s.scan(ctx, d, wanted)
 		if err != nil {
 			return nil, err
 		}
-		next = files.Set(next) // a scan can also see a moved name twice
+		if n > 0 && slices.Equal(unsorted, scanned) { // as usual: to sort many names takes as long as to scan them
+			break
+		}
+		next := files.Set(slices.Clone(scanned)) // a scan can also see a moved name twice
 		if n > 0 && slices.Equal(last, next) {
 			break
 		}
-		all, last = files.Set(slices.Concat(all, next)), next
+		all, last, unsorted = files.Set(slices.Concat(all, next)), next, scanned
 	}
 	return all, nil
 }

@@ -16,6 +16,12 @@ import (
 // errIrregular is returned if there is a link, a pipe or a device in the place of a file.
 var errIrregular = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
 
+// place is the key of a directory in a store.Sharing.
+type place struct {
+	s   *Store
+	dir string
+}
+
 // Get reads a file of at most limit bytes.
 func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, obj store.Object, err error) {
 	defer func() {
@@ -29,23 +35,35 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 	if err := check(ctx, key); err != nil {
 		return nil, obj, err
 	}
+	dir, name := files.Split(key)
+	read := func(d *directory) (body []byte, obj store.Object, err error) {
+		body, obj, err = s.inspect(ctx, d, name, limit)
+		if err == nil && obj.Size > limit {
+			err = store.ErrTooLarge
+		}
+		obj.Key = key
+		return body, obj, cmp.Or(err, ctx.Err())
+	}
+	sharing := store.Shares(ctx)
+	if d, ok := sharing.Kept(place{s, dir}).(*directory); ok {
+		if body, obj, err = read(d); err == nil {
+			return body, obj, nil
+		}
+		// Another directory can have replaced it.
+	}
 	root, err := s.open()
 	if err != nil {
 		return nil, obj, err
 	}
 	defer root.Close()
-	dir, name := files.Split(key)
 	d, err := openDir(root, dir)
 	if err != nil {
 		return nil, obj, err
 	}
-	defer d.Close()
-	body, obj, err = s.inspect(ctx, d, name, limit)
-	if err == nil && obj.Size > limit {
-		err = store.ErrTooLarge
+	if !sharing.Keep(place{s, dir}, d) {
+		defer d.Close()
 	}
-	obj.Key = key
-	return body, obj, cmp.Or(err, ctx.Err())
+	return read(d)
 }
 
 // matches returns ErrPrecondition unless the file has this ETag. An empty etag matches any file.

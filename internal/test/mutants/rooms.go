@@ -271,7 +271,7 @@ var roomsMutants = []mutant{
 		own("TestOwner")},
 	{"an added function runs beside the one before it", "internal/serial/queue.go", "		q.running = len(next) > 0\n", "		q.running = false\n",
 		own("TestQueue")},
-	{"one more than the limit runs at a time", "internal/parallel/parallel.go", "make(chan struct{}, limit)", "make(chan struct{}, limit+1)",
+	{"one more than the limit runs at a time", "internal/parallel/parallel.go", "range min(limit, n) {", "range min(limit+1, n) {",
 		own("TestEach")},
 	{"a repository with other objects is reported to have only locks", "store/store.go", "return !strings.HasPrefix(o.Key, prefix)", "return strings.HasPrefix(o.Key, \"~\")",
 		test("./cmd/internal/session", "TestSurvey")},
