@@ -69,6 +69,7 @@ func TestNames(t *testing.T) {
 		want  string
 	}{
 		{"ab ab", "ab"},
+		{"ab ba", "ab"},
 		{"a ab ab", "ab"},
 		{"b a ab ab", "ab"},      // each was replaced during one scan
 		{"ab b a b b", "ab"},     // a name counts if any scan shows it

@@ -175,22 +175,19 @@ func (s *Store) names(ctx context.Context, d *directory, wanted files.Wanted) ([
 	if !s.local {
 		d.reread()
 	}
-	var all, last, unsorted []string
+	var all, last []string
 	for n := range files.MaxScans {
-		scanned, err := s.scan(ctx, d, wanted)
+		next, err := s.scan(ctx, d, wanted)
 		if err != nil {
 			return nil, err
 		}
-		if n > 0 && slices.Equal(unsorted, scanned) { // as usual: to sort many names takes as long as to scan them
+		// To sort many names takes as long as to scan them, and they usually come in the same order again.
+		if n > 0 && (slices.Equal(last, next) || slices.Equal(files.Set(slices.Clone(last)), files.Set(slices.Clone(next)))) {
 			break
 		}
-		next := files.Set(slices.Clone(scanned)) // a scan can also see a moved name twice
-		if n > 0 && slices.Equal(last, next) {
-			break
-		}
-		all, last, unsorted = files.Set(slices.Concat(all, next)), next, scanned
+		all, last = append(all, next...), next
 	}
-	return all, nil
+	return files.Set(all), nil // a scan can also see a moved name twice
 }
 
 // reread makes the next scan read the directory anew if its file system caches listings. sshfs caches them for 20 s,

@@ -44,8 +44,8 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 		obj.Key = key
 		return body, obj, cmp.Or(err, ctx.Err())
 	}
-	sharing := store.Shares(ctx)
-	if d, ok := sharing.Kept(place{s, dir}).(*directory); ok {
+	sharing, at := store.Shares(ctx), place{s, dir}
+	if d, ok := sharing.Kept(at).(*directory); ok {
 		if body, obj, err = read(d); err == nil {
 			return body, obj, nil
 		}
@@ -60,7 +60,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 	if err != nil {
 		return nil, obj, err
 	}
-	if !sharing.Keep(place{s, dir}, d) {
+	if !sharing.Keep(at, d) {
 		defer d.Close()
 	}
 	return read(d)
