@@ -154,7 +154,7 @@ func TestMetricsPage(t *testing.T) {
 	assert.Need(t, len(blocks) == 7, "%d blocks", len(blocks))
 	p.each([]string{blocks[status], blocks[prune], blocks[jobs], blocks[rules], blocks[audit]},
 		`no locks`, `^restic prune exclusive\n$`, `^restic backup /home shared\nrestic backup /etc shared\n$`,
-		`SUCCESS: 10 rules found\n.*Unit Testing:.*SUCCESS\n`, `OUTCOME\n.*success\n$`)
+		`SUCCESS: 11 rules found\n.*Unit Testing:.*SUCCESS\n`, `OUTCOME\n.*success\n$`)
 	address := fmt.Sprintf("127.0.0.1:%d", running.Port(t))
 	const answers = "until curl -sf http://ADDRESS/ >/dev/null; do sleep 0.05; done\n"
 	server := strings.TrimSuffix(blocks[serve], "\n") + exporterFlags + "ADDRESS 2>/dev/null &\ntrap \"kill $!\" EXIT\n"

@@ -139,6 +139,18 @@ func TestSFTPWait(t *testing.T) {
 	r.nothingLeft()
 }
 
+// TestSFTPOnce: a run compares the job's last success with its own lock, since the server reports no time. A dry run has
+// no lock, and says so.
+func TestSFTPOnce(t *testing.T) {
+	r := newRemote(t)
+	r.start("prune", "--once-per", "1h", "--", "true").exits(0)
+	r.start("prune", "--once-per", "1h", "--", "touch", "again").exits(0)
+	dry := r.start("prune", "--once-per", "1h", "--dry-run", "--", "touch", "again")
+	dry.exits(0)
+	dry.contains("the lock is available", "warning: the job's last success isn't known: the store doesn't report how old it is, and there is no lock to compare it with")
+	assert.That(t, !r.exists("again"), "the job ran twice")
+}
+
 // TestSFTPScript: a script holds the lock by its keeper, which has an ssh of its own until the release.
 func TestSFTPScript(t *testing.T) {
 	r := newRemote(t)

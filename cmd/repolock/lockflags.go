@@ -212,7 +212,7 @@ func (p plan) sinks(r *show.Reporter) (sinks []events.Sink, _ error) {
 		name, where := p.named()
 		metrics, err := events.NewMetrics(events.MetricsOptions{
 			File: p.Metrics, Locks: len(p.places), TTL: p.shortest(),
-			Repository: where, Lock: name, Mode: p.mode, Operation: p.operation, Job: p.Job,
+			Repository: where, Lock: name, Mode: p.mode, Operation: p.operation, Job: p.Job, OncePer: p.oncePer,
 		}, r.Say)
 		if err != nil {
 			return nil, p.cantWrite("metrics-file", p.Metrics, err)

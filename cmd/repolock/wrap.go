@@ -255,9 +255,10 @@ func (c wrapCmd) dryRun(r *show.Reporter, p plan, args []string, none bool) (int
 	p.observe = r.Event
 	r.BeginWait("reading the locks", session.Titles(p.places))
 	held, at, err := p.blocking()
-	var done error
+	var done, doubt error
 	if once := p.request(r).Once; once != nil && err == nil {
-		if last, _ := once.Succeeded(context.Background(), ""); last != nil {
+		var last *session.SucceededError
+		if last, doubt = once.Succeeded(context.Background(), ""); last != nil {
 			done = last
 		}
 	}
@@ -271,7 +272,10 @@ func (c wrapCmd) dryRun(r *show.Reporter, p plan, args []string, none bool) (int
 		return 0, err
 	case done != nil:
 		return c.without(r, args, done)
-	case held == nil:
+	case doubt != nil:
+		r.Say("warning: the job's last success isn't known: %s", session.Words(doubt, ""))
+	}
+	if held == nil {
 		return 0, nil
 	}
 	return c.without(r, args, session.NotAcquired(session.NewHeldError(held, at, c.HeldCode), true))

@@ -48,6 +48,7 @@ type MetricsOptions struct {
 	Mode                             replock.Mode
 	Locks                            int // the number of locks that are held together
 	TTL                              time.Duration
+	OncePer                          time.Duration // the period of the job, or 0
 }
 
 // NewMetrics writes the file for locks that aren't held yet. say gets a warning if the file can't be written later.
@@ -64,6 +65,9 @@ func NewMetrics(o MetricsOptions, say func(format string, args ...any)) (*Metric
 		if f.kind == "counter" {
 			m.values[f.name] = 0
 		}
+	}
+	if o.OncePer > 0 {
+		m.values["repolock_once_per_seconds"] = Seconds(o.OncePer)
 	}
 	return m, m.write()
 }
@@ -248,6 +252,7 @@ var families = []family{
 	{"repolock_wait_seconds", "gauge", "How long it took until the lock was held or refused."},
 	{"repolock_asked_timestamp_seconds", "gauge", "When the lock was asked for."},
 	{"repolock_ttl_seconds", "gauge", "The ttl of the lock. A lock that is held is refreshed twice in this time."},
+	{"repolock_once_per_seconds", "gauge", "The period in which the job runs once, on one of the machines that start it."},
 	{"repolock_blocked_total", "counter", "How often the lock was refused because it was held."},
 	{"repolock_refreshes_total", "counter", "How often the lock was refreshed."},
 	{"repolock_refresh_failures_total", "counter", "How often a refresh failed."},

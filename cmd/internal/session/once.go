@@ -120,7 +120,10 @@ func (o *Once) Succeeded(ctx context.Context, flag string) (*SucceededError, err
 			now = own.ModTime
 		}
 	}
-	if now.IsZero() || seen.ModTime.IsZero() {
+	switch undated := now.IsZero() || seen.ModTime.IsZero(); {
+	case undated && flag == "":
+		return nil, errors.New("the store doesn't report how old it is, and there is no lock to compare it with")
+	case undated:
 		return nil, errors.New("the store doesn't report how old it is")
 	}
 	last := &SucceededError{Dated{At: seen.ModTime, Age: now.Sub(seen.ModTime)}, o.Period}

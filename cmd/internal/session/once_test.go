@@ -52,7 +52,7 @@ func TestSucceeded(t *testing.T) {
 		"too large":               {key: key, body: good + strings.Repeat(" ", maxSuccess), doubt: "object too large"},
 		"refused":                 {key: key, body: good, fails: store.ErrPermission, doubt: "permission denied"},
 		"refused for now":         {key: key, body: good, fails: errors.New("503"), skips: true},
-		"undated":                 {key: key, body: good, noTime: true, doubt: "the store doesn't report how old it is"},
+		"undated":                 {key: key, body: good, noTime: true, doubt: "the store doesn't report how old it is, and there is no lock to compare it with"},
 		"dated by the lock":       {key: key, body: good, age: time.Hour - time.Minute, noTime: true, held: true, skips: true},
 		"dated by the lock, over": {key: key, body: good, age: 2 * time.Hour, noTime: true, held: true},
 	} {

@@ -32,6 +32,7 @@ import (
 	"github.com/repolock/repolock/internal/test/states"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // stage is a command under a lock, with a record of their events.
@@ -221,6 +222,60 @@ func TestLoss(t *testing.T) {
 			said := regexp.MustCompile(`until 20[^,]*Z`).ReplaceAllString(strings.Join(s.said, "\n"), "until TIME")
 			assert.Equal(t, said, c.said, "it said")
 		})
+	}
+}
+
+// TestSuccessOfALostLock: a command stores its success (--once-per) only if its lock lasted until its end, or was
+// resumed. Its exit code is 0 in each case, unless it is killed.
+func TestSuccessOfALostLock(t *testing.T) {
+	const (
+		quick = "echo > begun"
+		waits = "echo $$ > begun; read x < go"
+		traps = "exec 2> /dev/null; trap 'exit 0' TERM; echo > begun; while :; do sleep 0.1; done"
+	)
+	all := []string{"pause", "term", "kill", "warn"}
+	atCheck := func(definite bool) func(*stage) {
+		return func(s *stage) { s.first.check = func() { s.first.lose(definite) } }
+	}
+	for _, c := range []struct {
+		name, command string
+		onLost        []string
+		set, begun    func(*stage)
+		lost, stored  bool // the result is an error; there is a success
+	}{
+		{"held", quick, all, nil, nil, false, true},
+		{"broken at the end", quick, all, atCheck(true), nil, true, false},
+		{"at its deadline at the end", quick, all[:3], atCheck(false), nil, false, false},
+		{"at its deadline at the end", quick, all[3:], atCheck(false), nil, true, false},
+		{"broken", waits, all, func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(true) }, true, false},
+		{"lost", waits, all[1:], func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, true, false},
+		{"not resumed", waits, all[:1], func(s *stage) { s.first.resume = func() (*fakeLock, error) { return nil, s.first.Lost().Err } },
+			func(s *stage) { s.first.lose(false) }, true, false},
+		{"resumed", waits, all[:1], func(s *stage) { s.goOn("resume") }, func(s *stage) { s.first.lose(false) }, false, true},
+		{"ended before its deadline", traps, all[1:2], func(s *stage) { s.first = s.until("first", clock.System{}.Elapsed()+29*time.Second, false) }, nil, true, false},
+	} {
+		for _, onLost := range c.onLost {
+			t.Run(c.name+", "+onLost, func(t *testing.T) {
+				s := newStage(t, onLost, c.command)
+				kept := memory.New(memory.Options{})
+				s.Request.Once = newOnce(kept)
+				if c.set != nil {
+					c.set(s)
+				}
+				go func() {
+					text, err := os.ReadFile("begun")
+					if err == nil && c.begun != nil {
+						_, _ = fmt.Sscan(string(text), &s.pid)
+						c.begun(s)
+					}
+				}()
+				code, err := s.run()
+				_, _, missing := kept.Get(t.Context(), s.Request.Once.key(), maxSuccess)
+				warned := slices.Contains(s.said, "warning: the success can't be stored, so the next start runs the command again: lock lost")
+				assert.That(t, code == 0 && errors.Is(err, replock.ErrLost) == c.lost && (missing == nil) == c.stored && warned == (!c.lost && !c.stored),
+					"%d, %v, stored: %v, said %q", code, err, missing == nil, s.said)
+			})
+		}
 	}
 }
 
