@@ -129,6 +129,8 @@ func (p *Program) parse(words []string) parsed {
 				argument(rest)
 			}
 			return w
+		case w.command != nil && w.command.runs && len(w.positional) > 0:
+			argument(word)
 		case p.syntax.files && strings.HasPrefix(word, "@"):
 			unknown("@FILE")
 		case word == "-" || !strings.HasPrefix(word, "-"):

@@ -43,8 +43,11 @@ type Place struct {
 // the program names no repository, or if the repository can't hold a lock.
 func (l *Line) Place(s System) (Place, error) {
 	p, err := l.Program.locate(l, s)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Place{}, err
+	case l.relative:
+		return Place{}, fault.Advise(fault.New(fault.Usage, "%s starts %s in another directory, so repolock can't find a relative path", l.login, l.Program.Name), "write the absolute path")
 	}
 	if err := open.Check(p.URL); err != nil {
 		return Place{}, l.elsewhere("can't be written as a URL of repolock")
@@ -139,10 +142,19 @@ func (l *Line) unnamed(where string) error {
 
 // join returns a path as seen from the directory in which the program runs.
 func (l *Line) join(p string) string {
-	if l.dir == "" || filepath.IsAbs(p) {
+	switch {
+	case filepath.IsAbs(p):
 		return p
+	case l.dir != "":
+		return filepath.Join(l.dir, p)
 	}
-	return filepath.Join(l.dir, p)
+	l.relative = l.relative || l.login != ""
+	return p
+}
+
+// sameHome reports whether the program finds the settings that repolock's own user has.
+func (l *Line) sameHome() bool {
+	return l.home == "" && !slices.ContainsFunc([]string{"HOME", "XDG_CONFIG_HOME", "AppData"}, func(v string) bool { return l.environ[v] != l.own[v] })
 }
 
 // directory returns the place of a path. A path that looks like a URL gets ./ in front.
@@ -370,8 +382,11 @@ func (l *Line) borgPlace(System) (Place, error) {
 	repo, _, _ := strings.Cut(l.getenv("BORG_REPO"), "::")
 	if value, ok := l.words.last("repo"); ok {
 		repo = value
-	} else if len(l.words.positional) > 0 {
-		first := l.words.positional[0]
+	} else if words := l.words.positional; len(words) > 0 {
+		if len(words) > 1 && slices.Contains([]string{"benchmark", "debug"}, l.Command.Words) { // the rest of the command
+			words = words[1:]
+		}
+		first := words[0]
 		location, _, archive := strings.Cut(first, "::")
 		switch {
 		case archive && location != "":
@@ -423,7 +438,8 @@ func (l *Line) borgPlace(System) (Place, error) {
 }
 
 // ofRepository are Borg 1's commands whose first argument is the repository. Borg 2 has an archive's name there, or none.
-var ofRepository = []string{"list", "info", "delete", "prune", "check", "compact", "upgrade", "with-lock", "break-lock", "mount", "config", "init"}
+var ofRepository = []string{"list", "info", "delete", "prune", "check", "compact", "upgrade", "with-lock", "break-lock", "mount", "config", "init",
+	"recreate", "benchmark", "key change-passphrase", "key migrate-to-repokey", "key import"}
 
 // besides is added to a repository's name for a place beside it.
 const besides = "-lock"
@@ -442,11 +458,15 @@ func (l *Line) borgSSH(user, host, port, dir, rsh string) (Place, error) {
 
 // kopiaPlace: the lock is beside the data of the repository that Kopia is connected to.
 func (l *Line) kopiaPlace(s System) (Place, error) {
-	file := cmp.Or(l.getenv("KOPIA_CONFIG_PATH"), filepath.Join(s.Settings, "kopia", "repository.config"))
+	file := l.getenv("KOPIA_CONFIG_PATH")
 	if value, ok := l.words.last("config-file"); ok {
 		file = value
 	}
-	if l.cut != "" && l.words.has("config-file") {
+	switch {
+	case file != "":
+	case l.sameHome():
+		file = filepath.Join(s.Settings, "kopia", "repository.config")
+	default: // the file of another user
 		return Place{}, l.unnamed("--config-file")
 	}
 	content, err := s.ReadFile(l.join(file))

@@ -26,8 +26,10 @@ type Program struct {
 	flags  string // of all commands: see flagSet
 	rules  []Rule // of all commands, after each one's own
 	syntax syntax
-	alias  map[string]string // words that mean another word in a command's name
-	locate func(*Line, System) (Place, error)
+	// variables is the beginning of the names of variables that set flags, or "" if there are none.
+	variables string
+	alias     map[string]string // words that mean another word in a command's name
+	locate    func(*Line, System) (Place, error)
 }
 
 // Command is a row of a program's table.
@@ -41,6 +43,7 @@ type Command struct {
 	Refused string
 
 	flags string // that differ from the program's
+	runs  bool   // its first argument ends its flags, because another program's words can follow
 }
 
 // Rule changes the row of a command that has a flag, or lacks it. It weakens the mode, unless Raise is set.
@@ -92,8 +95,12 @@ type Line struct {
 	at       int      // index of the program in args
 	words    parsed
 	environ  environ
-	cut      string // the wrapper that gives the program another environment, or ""
-	restores bool   // rclone copies from a remote into a directory
+	own      environ // repolock's
+	cut      string  // the wrapper that gives the program another environment, or ""
+	home     string  // the wrapper that gives the program another user's home directory, or ""
+	login    string  // the wrapper that starts the program in that directory, or ""
+	relative bool    // a path was read that begins in the directory of login
+	restores bool    // rclone copies from a remote into a directory
 	// onlyDirectory is set if Mode is right only if the first argument is a directory of this machine.
 	onlyDirectory bool
 	dir           string // in which the program runs, or "" for this process' own
@@ -103,7 +110,7 @@ type Line struct {
 // command or a flag that isn't in the table, because it must not guess. The Line of a refused line has the fields that
 // are known all the same.
 func Read(args, env []string) (*Line, error) {
-	l := &Line{args: args, environ: newEnviron(env)}
+	l := &Line{args: args, environ: newEnviron(env), own: newEnviron(env)}
 	rest, err := l.unwrap(args)
 	if err != nil {
 		return l, err
@@ -122,6 +129,7 @@ func Read(args, env []string) (*Line, error) {
 			l.Least = c.Least
 		}
 	}
+	l.readVariables()
 	return l, l.judge()
 }
 
@@ -158,7 +166,7 @@ func (l *Line) settle() (refused string) {
 	if l.restores {
 		l.Mode = shared
 	}
-	for _, r := range slices.Concat(l.Command.Rules, l.Program.rules) {
+	for _, r := range l.rules() {
 		switch {
 		case !r.holds(w):
 		case r.Refused != "":
@@ -173,6 +181,29 @@ func (l *Line) settle() (refused string) {
 		}
 	}
 	return refused
+}
+
+// rules returns the rules of the command and of its program.
+func (l *Line) rules() []Rule { return slices.Concat(l.Command.Rules, l.Program.rules) }
+
+// readVariables adds the flags that variables set, if a flag can make the mode stronger. In doubt, a variable weakens no
+// mode.
+func (l *Line) readVariables() {
+	if l.Command == nil || l.Program.variables == "" {
+		return
+	}
+	for _, r := range l.rules() {
+		flags := strings.Fields(r.Unless)
+		if r.Raise {
+			flags = append(flags, r.Flag)
+		}
+		for _, flag := range flags {
+			variable := l.Program.variables + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+			if value := l.getenv(variable); value != "" && len(l.words.all(flag)) == 0 {
+				l.words.flags = append(l.words.flags, usedFlag{flag, value})
+			}
+		}
+	}
 }
 
 // title names the command for people.

@@ -158,7 +158,8 @@ var readOnly = []Rule{{Flag: "read-only", Mode: shared}, {Flag: "daemon", Refuse
 
 var rclone = &Program{
 	Name: "rclone", Page: "rclone.md", locate: (*Line).rclonePlace, flags: rcloneFlags + " " + rcloneOwn,
-	rules: []Rule{{Flag: "rc", Mode: exclusive, Raise: true}}, // another program can make it delete
+	variables: "RCLONE_",
+	rules:     []Rule{{Flag: "rc", Mode: exclusive, Raise: true}}, // another program can make it delete
 	Commands: []Command{
 		{Words: "copy", Mode: exclusive, Least: shared, Rules: adds},
 		{Words: "copyto", Mode: exclusive, Least: shared, Rules: adds},

@@ -185,6 +185,9 @@ func (l *Line) settings(s System, word string) (name, rest string, settings map[
 		return "", "", nil, fault.Advise(fault.New(fault.Usage, "the remote %.80q has options on the line (%.80s)", name, options), "give --repo")
 	}
 	prefix := "RCLONE_CONFIG_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(name)) + "_"
+	if _, ok := l.words.last("config"); !ok && l.home != "" && l.getenv(prefix+"TYPE") == "" && l.getenv("RCLONE_CONFIG") == "" {
+		return "", "", nil, l.unnamed("--config") // the remote can be another in the configuration of another user
+	}
 	if l.getenv(prefix+"TYPE") == "" && s.Run != nil {
 		show := []string{l.args[l.at], "config", "show", name}
 		for _, flag := range []string{"config", "password-command"} {

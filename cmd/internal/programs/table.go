@@ -181,7 +181,7 @@ strip-components= tam tar-format= tar-filter= target= threshold= timestamp= unde
 		{Words: "key import", Mode: exclusive},
 		{Words: "key add", Mode: exclusive},
 		{Words: "key remove", Mode: exclusive},
-		{Words: "with-lock", Mode: exclusive},
+		{Words: "with-lock", Mode: exclusive, runs: true},
 		{Words: "break-lock", Mode: exclusive},
 		{Words: "benchmark", Mode: exclusive},
 		{Words: "debug", Mode: exclusive},
@@ -360,6 +360,10 @@ webdav-username= write-requests-per-second= younger-than=`,
 	},
 }
 
+// dryRunAlone is the rule of a command that changes nothing with --dry-run and without arguments. Go's package flag reads
+// no flag after an argument, and with a snapshot's ID Cloudstic's forget ignores -dry-run.
+var dryRunAlone = []Rule{{Flag: "dry-run", Alone: true}}
+
 var cloudstic = &Program{
 	Name: "cloudstic", Page: "cloudstic.md", locate: (*Line).cloudsticPlace, syntax: syntax{oneDash: true},
 	flags: `store= profile= profiles-file= s3-endpoint= s3-region= s3-profile= s3-access-key= s3-secret-key=
@@ -372,9 +376,9 @@ onedrive-client-id= onedrive-token-file= onedrive-token-ref= skip-mode skip-flag
 tag= exclude= prune keep-last= keep-hourly= keep-daily= keep-weekly= keep-monthly= keep-yearly= account= group-by=
 group output= format= path= read-data raw new-password=`,
 	Commands: []Command{
-		{Words: "backup", Mode: exclusive, Rules: dryRun},
-		{Words: "prune", Mode: exclusive, Rules: dryRun},
-		{Words: "forget", Mode: exclusive, Rules: []Rule{{Flag: "dry-run", Alone: true}}}, // with a snapshot's ID it ignores -dry-run
+		{Words: "backup", Mode: exclusive, Rules: dryRunAlone},
+		{Words: "prune", Mode: exclusive, Rules: dryRunAlone},
+		{Words: "forget", Mode: exclusive, Rules: dryRunAlone},
 		{Words: "break-lock", Mode: exclusive},
 		{Words: "restore", Mode: shared},
 		{Words: "check", Mode: shared},

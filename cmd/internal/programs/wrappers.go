@@ -189,6 +189,12 @@ func (l *Line) environment(name string, w wrapper, used parsed, sets []string) {
 		variable, value, _ := strings.Cut(s, "=")
 		l.environ[variable] = value
 	}
+	if w.cuts && !keeps || used.has("set-home") || used.has("login") || len(used.all("uid")) > 0 {
+		l.home = name
+	}
+	if used.has("login") {
+		l.login, l.dir = name, ""
+	}
 	for _, flag := range []string{"chdir", "working-directory"} {
 		if dir, ok := used.last(flag); ok {
 			l.dir = l.join(dir)
