@@ -56,7 +56,11 @@ func (d Dated) String() string {
 	if d.Holder == "" {
 		return "the last success of " + job + " can't be read"
 	}
-	return fmt.Sprintf("%s has succeeded %s, at %s, by %s", job, text.Ago(d.Age), d.At.UTC().Format(time.RFC3339), text.Brief(d.Holder))
+	at, by := d.At.UTC().Format(time.RFC3339), text.Brief(d.Holder)
+	if d.Age < -ahead { // so the next start runs the job
+		return fmt.Sprintf("%s has succeeded at %s, by %s; that is dated %s in the future", job, at, by, text.Duration(-d.Age))
+	}
+	return fmt.Sprintf("%s has succeeded %s, at %s, by %s", job, text.Ago(d.Age), at, by)
 }
 
 // SucceededError is the error of a command that is skipped, because its job has succeeded.
@@ -141,8 +145,8 @@ func (o *Once) Succeeded(ctx context.Context, flag string) (*SucceededError, err
 }
 
 // All returns the last successes of all jobs beside the lock. One that can't be read has the name in its key as its
-// operation, and no holder. If the store doesn't report its time, the ages are by this machine's clock. All ignores names
-// that no job has: files of other programs.
+// operation, and no holder. If the store doesn't answer, All returns the store's error. If the store doesn't report its
+// time, the ages are by this machine's clock. All ignores names that no job has: files of other programs.
 func (o *Once) All(ctx context.Context) (all []Dated, err error) {
 	if err := o.Repository.openStore(ctx); err != nil {
 		return nil, err
@@ -162,7 +166,10 @@ func (o *Once) All(ctx context.Context) (all []Dated, err error) {
 				continue
 			}
 			s, err := o.read(ctx, object.Key)
-			if err != nil {
+			switch {
+			case err != nil && !errors.Is(err, errDamaged) && !store.Permanent(err):
+				return nil, err
+			case err != nil:
 				s = Success{Operation: name}
 			}
 			all = append(all, Dated{s, object.ModTime, page.Now.Sub(object.ModTime)})
@@ -185,10 +192,12 @@ func (o *Once) read(ctx context.Context, key string) (s Success, err error) {
 		return body, err
 	})
 	if err == nil && (json.Unmarshal(body, &s) != nil || s.Holder == "") {
-		err = errors.New("it is damaged")
+		err = errDamaged
 	}
 	return s, err
 }
+
+var errDamaged = errors.New("it is damaged")
 
 // find returns an object as a listing shows it, or nil if the key isn't listed, and the store's time.
 func (o *Once) find(ctx context.Context, key string) (*store.Object, time.Time, error) {

@@ -179,3 +179,43 @@ func TestSkipsUnderTheLock(t *testing.T) {
 		assert.That(t, errors.Is(err, fault.Succeeded) && released && len(console.said) == 0, "%v, released: %v, said %q", err, released, console.said)
 	})
 }
+
+// TestAllJobs: All returns the last success of every job, on all pages. It returns no success as unreadable because the
+// store didn't answer: a person would look for the damage.
+func TestAllJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		now := start
+		s := &hookstore.Store{Store: memory.New(memory.Options{Now: func() time.Time { return now }, PageSize: 1})}
+		o := newOnce(s)
+		for job, body := range map[string]string{"": `{"operation":"prune","holder":"web1"}`, ".a": `{"operation":"prune","job":"a","holder":"web1"}`, ".b": "{", ".c": strings.Repeat(" ", maxSuccess+1)} {
+			assert.OK(t, assert.Err(s.Put(t.Context(), "index/lock-once/prune"+job, []byte(body), store.PutOptions{})))
+		}
+		said := func() (lines string) {
+			all, err := o.All(t.Context())
+			assert.OK(t, err)
+			for _, d := range all {
+				lines += d.String() + "\n"
+			}
+			return lines
+		}
+		now = start.Add(time.Hour)
+		at := start.UTC().Format(time.RFC3339)
+		unread := "the last success of prune.b can't be read\nthe last success of prune.c can't be read\n"
+		assert.Equal(t, said(), "prune has succeeded 1h ago, at "+at+", by web1\nprune (a) has succeeded 1h ago, at "+at+", by web1\n"+unread)
+		now = start.Add(-time.Hour)
+		assert.Equal(t, said(), "prune has succeeded at "+at+", by web1; that is dated 1h in the future\nprune (a) has succeeded at "+at+", by web1; that is dated 1h in the future\n"+unread)
+		now = start.Add(-ahead)
+		assert.That(t, strings.HasPrefix(said(), "prune has succeeded 0s ago"), "%s", said())
+		for fails, fatal := range map[error]bool{errors.New("503"): true, store.ErrPermission: false} {
+			s.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "get" && r.Key == "index/lock-once/prune" {
+					return fails
+				}
+				return nil
+			})
+			all, err := o.All(t.Context())
+			assert.That(t, errors.Is(err, fails) == fatal && (len(all) == 4) == !fatal, "%v: %v, %v", fails, all, err)
+		}
+	})
+}
