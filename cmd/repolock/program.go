@@ -75,7 +75,8 @@ func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (gl
 		if place.Beside && !given {
 			g.beside = line.Program.Name
 		}
-	case given:
+	case given: // the lock has this name wherever it is
+		g = g.in(programs.Place{Name: line.Program.Lock}, given)
 	case len(c.Also) > 0: // the locks of --also alone
 		c.anyMode = c.mode == replock.Exclusive
 		return g, nil
@@ -94,15 +95,20 @@ func (g global) in(place programs.Place, given bool) global {
 	g.Typed = maps.Clone(g.Typed)
 	if !given {
 		g.Repo, g.Typed["repo"] = place.URL, place.URL
-		for _, v := range place.Environ {
-			name, value, _ := strings.Cut(v, "=")
-			_ = os.Setenv(name, value)
-		}
+		export(place.Environ)
 	}
 	if g.Name == "" && place.Name != "" {
 		g.Name, g.Typed["name"] = place.Name, place.Name
 	}
 	return g
+}
+
+// export gives the store the credentials of a place.
+func export(environ []string) {
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		_ = os.Setenv(name, value)
+	}
 }
 
 // thisMachine has the facts about this machine that package programs may read.
@@ -234,6 +240,7 @@ func ofProgram(args []string) ([]string, error) {
 	if err != nil {
 		return words, err
 	}
+	export(place.Environ)
 	words = append(words, "--repo="+place.URL)
 	if place.Name != "" {
 		words = append(words, "--name="+place.Name)
@@ -291,8 +298,10 @@ func (c doctorCmd) program(r *show.Reporter, g global) (int, error) {
 	_, place, err := placeOf(c.Program)
 	switch {
 	case g.Repo != "":
-		out.Place, out.LockName = g.place().Where(), g.Name
-		where = "the lock is in " + text.Escape(g.place().Title()) + ", which repolock's settings name"
+		at := g.place()
+		at.Name = cmp.Or(at.Name, p.Lock)
+		out.Place, out.LockName = at.Where(), at.Name
+		where = "the lock is in " + text.Escape(at.Title()) + ", which repolock's settings name"
 	case err != nil:
 		out.Unknown = err.Error()
 	default:

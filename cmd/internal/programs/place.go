@@ -560,7 +560,7 @@ func (l *Line) cloudsticPlace(System) (Place, error) {
 	bucket, prefix, _ := strings.Cut(rest, "/")
 	switch kind {
 	case "local":
-		return Place{URL: l.directory(rest), Name: "cloudstic"}, nil
+		return Place{URL: l.directory(rest), Name: l.Program.Lock}, nil
 	case "s3":
 		if v, ok := l.words.last("s3-access-key"); ok && v != l.getenv("AWS_ACCESS_KEY_ID") {
 			return Place{}, l.withoutCredentials("-s3-access-key", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
@@ -569,9 +569,9 @@ func (l *Line) cloudsticPlace(System) (Place, error) {
 		if profile := value("s3-profile", "CLOUDSTIC_S3_PROFILE"); profile != "" {
 			parameters.Set("profile", profile)
 		}
-		return Place{URL: s3URL(value("s3-endpoint", "CLOUDSTIC_S3_ENDPOINT"), bucket, prefix, parameters), Name: "cloudstic"}, nil
+		return Place{URL: s3URL(value("s3-endpoint", "CLOUDSTIC_S3_ENDPOINT"), bucket, prefix, parameters), Name: l.Program.Lock}, nil
 	case "b2":
-		return Place{URL: b2URL(bucket, prefix), Name: "cloudstic", Environ: l.b2Environ("B2_KEY_ID", "B2_APP_KEY")}, nil
+		return Place{URL: b2URL(bucket, prefix), Name: l.Program.Lock, Environ: l.b2Environ("B2_KEY_ID", "B2_APP_KEY")}, nil
 	default:
 		return Place{}, l.elsewhere("is " + text.Brief(kind) + ":…")
 	}

@@ -21,6 +21,7 @@ type Program struct {
 	Name     string   // and the base name of its executable
 	Others   []string // other base names
 	Page     string   // of the documentation, in docs/
+	Lock     string   // the name of its lock, or "" for the repository's own
 	Commands []Command
 
 	flags  string // of all commands: see flagSet

@@ -365,7 +365,7 @@ webdav-username= write-requests-per-second= younger-than=`,
 var dryRunAlone = []Rule{{Flag: "dry-run", Alone: true}}
 
 var cloudstic = &Program{
-	Name: "cloudstic", Page: "cloudstic.md", locate: (*Line).cloudsticPlace, syntax: syntax{oneDash: true},
+	Name: "cloudstic", Page: "cloudstic.md", Lock: "cloudstic", locate: (*Line).cloudsticPlace, syntax: syntax{oneDash: true},
 	flags: `store= profile= profiles-file= s3-endpoint= s3-region= s3-profile= s3-access-key= s3-secret-key=
 source-sftp-password= source-sftp-key= source-sftp-insecure source-sftp-known-hosts= store-sftp-password=
 store-sftp-key= store-sftp-insecure store-sftp-known-hosts= encryption-key= password= recovery-key= kms-key-arn=
