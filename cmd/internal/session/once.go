@@ -273,12 +273,15 @@ func (s *session) storeSuccess(began time.Time) {
 	}
 	defer s.waitingFor("storing the success beside the lock")()
 	about := s.lock.About()
-	err := fault.Errorf("%w", replock.ErrLost)
-	if s.leased() {
+	err, held := error(nil), s.leased()
+	if held {
 		err = s.Once.put(s.lock.Context(), Success{
 			Operation: about.Operation, Job: s.Once.Job, Holder: identity.Self().Holder(), ID: about.ID,
 			BeganAt: began.UTC(), SucceededAt: clock.System{}.Now().UTC(),
 		})
+	}
+	if !held || err != nil && s.lock.Lost() != nil {
+		err = fault.Errorf("%w", replock.ErrLost)
 	}
 	if err != nil {
 		s.say("warning: the success can't be stored, so the next start runs the command again: %s", Words(err, ""))

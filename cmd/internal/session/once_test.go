@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -110,25 +111,39 @@ func TestOnceKeys(t *testing.T) {
 func TestStoresSuccess(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose   bool
+		over   bool // the lease is over, and its loss isn't known
+		loses  bool // while the store is silent
 		fails  error
 		stored bool
 		said   string
 	}{
 		"held":    {stored: true},
+		"over":    {over: true, said: "warning: the success can't be stored, so the next start runs the command again: lock lost"},
+		"silent":  {loses: true, said: "warning: the success can't be stored, so the next start runs the command again: lock lost"},
 		"lost":    {lose: true, said: "warning: the success can't be stored, so the next start runs the command again: lock lost"},
 		"refused": {fails: store.ErrPermission, said: "warning: the success can't be stored, so the next start runs the command again: permission denied"},
 		"late":    {fails: errors.New("503"), stored: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &hookstore.Store{Store: memory.New(memory.Options{})}
-			s.Before(func(_ context.Context, r hookstore.Request) error {
+			left := time.Hour
+			if c.over {
+				left = 0
+			}
+			lock, console := lockUntil("id", clock.System{}.Elapsed()+left, false), &sayer{}
+			s.Before(func(ctx context.Context, r hookstore.Request) error {
+				assert.That(t, r.Op != "put" || r.Opts.Durable, "%s: a crash of the server can undo the put", name)
 				err := c.fails
 				if !store.Permanent(err) {
 					c.fails = nil
 				}
+				if c.loses {
+					lock.lose(false)
+					<-ctx.Done()
+					assert.That(t, r.N == 1, "%s: the put is repeated without the lock", name)
+				}
 				return err
 			})
-			lock, console := newLock("id"), &sayer{}
 			of := &session{holder: holder{Request: Request{Once: newOnce(s), Console: console}, lock: lock.held()}}
 			assert.OK(t, of.Once.Repository.openStore(t.Context()))
 			if c.lose {
@@ -178,6 +193,44 @@ func TestSkipsUnderTheLock(t *testing.T) {
 		of.holder.passed.Flush(t.Context())
 		assert.That(t, errors.Is(err, fault.Succeeded) && released && len(console.said) == 0, "%v, released: %v, said %q", err, released, console.said)
 	})
+}
+
+// emptyFirst is a store whose listings have an empty first page, as S3's can.
+type emptyFirst struct{ store.Store }
+
+func (s emptyFirst) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	if cursor == "" {
+		return store.Page{Next: "next"}, nil
+	}
+	return s.Store.List(ctx, prefix, "")
+}
+
+// TestEmptyPage: an empty page is no end of a listing, so the success on the next page counts.
+func TestEmptyPage(t *testing.T) {
+	o := newOnce(emptyFirst{memory.New(memory.Options{})})
+	assert.OK(t, o.Repository.openStore(t.Context()))
+	assert.OK(t, o.put(t.Context(), Success{Operation: "prune", Holder: "web1"}))
+	done, err := o.Succeeded(t.Context(), "")
+	assert.That(t, done != nil && err == nil, "%v, %v", done, err)
+	all, err := o.All(t.Context())
+	assert.That(t, len(all) == 1 && err == nil, "%v, %v", all, err)
+}
+
+// TestInterruptedLook: a signal that comes during the look under the lock ends the start. repolock doesn't say that the
+// command runs.
+func TestInterruptedLook(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	s := &hookstore.Store{Store: memory.New(memory.Options{})}
+	lock, console := newLock("id"), &sayer{}
+	l := &fakeLocker{acquire: func(context.Context) (*lease.Set, error) {
+		s.Before(func(context.Context, hookstore.Request) error { interrupt(); return errors.New("503") })
+		return lock.held(), nil
+	}}
+	of := &session{holder: holder{Request: Request{Once: newOnce(s), Console: console, Locker: l}, show: func(replock.Event) {}}}
+	assert.OK(t, of.acquireUnlessDone(ctx))
+	of.holder.passed.Flush(t.Context())
+	assert.That(t, len(console.said) == 0, "said %q", console.said)
+	assert.OK(t, lock.held().Release(t.Context()))
 }
 
 // TestAllJobs: All returns the last success of every job, on all pages. It returns no success as unreadable because the
