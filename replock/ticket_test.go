@@ -302,8 +302,8 @@ func TestDrain(t *testing.T) {
 	rows := []row{
 		{10, 0, 200 * time.Millisecond, 5 * time.Second, 800 * time.Millisecond, 500},
 		{10, 40 * time.Millisecond, time.Second, 15 * time.Second, 800 * time.Millisecond, 300},
-		{100, time.Millisecond, 50 * time.Millisecond, 22 * time.Second, 3 * time.Second, 1000},
-		{100, 40 * time.Millisecond, 50 * time.Millisecond, 36 * time.Second, time.Second, 1000},
+		{100, time.Millisecond, 50 * time.Millisecond, 25 * time.Second, 4 * time.Second, 1000},
+		{100, 40 * time.Millisecond, 50 * time.Millisecond, 40 * time.Second, 2 * time.Second, 1000},
 		{100, 40 * time.Millisecond, time.Second, 150 * time.Second, time.Second, 1000},
 	}
 	for _, r := range rounds.Fewer(append(rows, row{300, 40 * time.Millisecond, time.Second, 450 * time.Second, time.Second, 3300}), rows) {
