@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/store/internal/files"
 )
 
-// Store is a store in a directory. Its methods can be called concurrently. It keeps no file open between two calls. So
-// it has no Close, and an idle store doesn't keep a disk mounted.
+// Store is a store in a directory. Its methods can be called concurrently. It keeps no file open between two calls,
+// except for a store.Sharing until its end. So it has no Close, and an idle store doesn't keep a disk mounted.
 type Store struct {
 	path   string      // absolute
 	opened fs.FileInfo // attributes of path, when it was opened
