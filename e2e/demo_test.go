@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,7 @@ import (
 
 var demoTo = flag.String("demo", "", "the directory that TestDemo writes the README's drawings into")
 
-// TestDemo records the README's drawings from real runs: rclone with a limited bandwidth, on hosts that are
+// TestDemo records the README's drawings from real runs: restic and rclone with a limited bandwidth, on hosts that are
 // Linux namespaces. Each command ends with the right exit code. The new drawings, and the ones in docs, show
 // the texts that they are about.
 func TestDemo(t *testing.T) {
@@ -34,7 +35,7 @@ func TestDemo(t *testing.T) {
 		record func(demo) []byte
 		texts  []string
 	}{
-		"demo.svg":  {demo.terminals, []string{"exit code 75", "waiting ", "pruned", "Killed", "free", `values="visible;hidden"`}},
+		"demo.svg":  {demo.terminals, []string{"exit code 75", "waiting ", "\ndone", "Killed", "\nfree", `values="visible;hidden"`}},
 		"night.svg": {demo.night, []string{"root@web", "root@db", "root@mail", "refused", "removed the stale lock"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,26 +93,40 @@ func host(name string, command ...string) []string {
 // terminals draws two terminals: a backup, a prune that is refused and then waits, and a backup that is
 // killed.
 func (d demo) terminals() []byte {
+	d.env = append(d.env, "RESTIC_REPOSITORY=/srv/remote", "RESTIC_PASSWORD=example")
+	random := rand.NewChaCha8([32]byte{})
+	for name, mib := range map[string]int{"documents/report.pdf": 24, "mail/inbox": 8} {
+		incompressible := make([]byte, mib<<20)
+		_, _ = random.Read(incompressible)
+		d.write(name, string(incompressible))
+	}
+	begin := host("web", "restic", "init")
+	d.run(exec.Command(begin[0], begin[1:]...)).exits(0)
 	web, store := d.shell("web", 7), d.shell("store", 32)
-	const prune = "-- rclone delete remote:old"
-	web.enter("repolock backup -- rclone copy " + limit + " documents remote:documents")
+	const prune, slowly = "-- restic -q forget --keep-last 1 --prune", "--limit-upload 1024 "
+	web.enter("repolock -- restic -q backup " + slowly + "documents")
 	f := d.record(web, store) // the first picture has a command
 	d.has("lock.shared")
 	store.enter("repolock status")
 	store.reads(`looked in .*\nstore\$$`)
-	store.enter("repolock prune " + prune + "; echo \"exit code $?\"")
+	store.enter("repolock " + prune + "; echo \"exit code $?\"")
 	store.reads(`\nexit code 75\nstore\$$`)
-	store.enter("repolock prune --wait 15m " + prune + " && echo pruned")
+	store.enter("repolock --wait 1h " + prune + " && echo done")
 	store.reads(`\nwaiting `)
 	web.reads(`documents\nweb\$$`)
-	store.reads(`\npruned\nstore\$$`)
-	web.enter("repolock backup --ttl 10s -- rclone copy " + limit + " mail remote:mail")
+	store.reads(`\ndone\nstore\$$`)
+	web.enter("repolock --ttl 10s -- restic -q backup " + slowly + "mail")
 	d.has("lock.shared")
+	d.until("restic's own lock", func() bool {
+		own, _ := filepath.Glob(d.path("remote/locks/*"))
+		return len(own) > 0
+	})
 	web.kill()
 	web.reads(`\nKilled`)
-	store.enter("repolock prune --wait 15m " + prune + " && echo free")
-	store.reads(`\nwaiting `)
-	store.reads(`\nfree\nstore\$$`)
+	// restic unlock removes restic's own lock only on the machine that left it.
+	web.enter("repolock --wait 1h " + prune + " && echo free")
+	web.reads(`\nwaiting `)
+	web.reads(`\nfree\nweb\$$`)
 	return f.animation()
 }
 
@@ -224,12 +239,13 @@ type picture struct {
 	rows []string
 }
 
-// record notes each change of the screens, until animation.
+// record notes each change of the screens, until animation. It looks at the screens once more after that.
 func (d demo) record(shells ...hostShell) *film {
 	f := &film{shells: shells, end: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(f.ended)
-		for ; !closed(f.end); time.Sleep(20 * time.Millisecond) {
+		for last := false; !last; time.Sleep(20 * time.Millisecond) {
+			last = closed(f.end)
 			var rows []string
 			for _, h := range shells {
 				out, err := h.command("capture-pane", "-p").Output()

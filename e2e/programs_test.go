@@ -220,8 +220,9 @@ func TestFAQ(t *testing.T) {
 	p.contains(p.sh(`. "$HOME/backup.env"
 		restic snapshots
 		repolock -r "$HOME/backups" run --exclusive --operation fence --fence --once-per 12h -- true
+		repolock -r "$HOME/backups" --name nightly run --exclusive --once-per 12h -- true
 		restic check`), "3 snapshots", "no errors were found")
-	for _, name := range []string{"lock.shared", "lock.intent", "lock-fence", "lock-once/fence"} {
+	for _, name := range []string{"lock.shared", "lock.intent", "lock-fence", "lock-once/fence", "locks/nightly/lock-once/run"} {
 		assert.That(t, p.exists("backups/index/"+name), "the page says that repolock leaves index/%s", name)
 	}
 	out := p.sh(`. "$HOME/backup.env"

@@ -119,7 +119,7 @@ func (l *Locker) barred(ctx context.Context, t *attempt, s verdict.Memory, err e
 	return verdict.Findings{}, err
 }
 
-// raise puts our flag. If the store keeps If-None-Match, so that the put can't overwrite another holder's
+// raise puts our flag. If the store honours If-None-Match, so that the put can't overwrite another holder's
 // lock.exclusive, it puts lock.exclusive too. It sends both puts at once, unless the flag's put must first prove the
 // condition.
 func (l *Locker) raise(ctx context.Context, t *attempt) error {
@@ -143,7 +143,7 @@ func (l *Locker) raise(ctx context.Context, t *attempt) error {
 
 // maxRefused is how often an attempt accepts that the store refuses to write a lock.exclusive although no look lists
 // one. Such a store might treat a deleted object as stored (versitygw: its delete marker). After that the attempt
-// writes without a condition, unless the backend itself keeps the condition (decision 0004). Such a put can overwrite
+// writes without a condition, unless the backend itself honours the condition (decision 0004). Such a put can overwrite
 // only a lock.exclusive that was put after our last look, and the look of its acquirer shows our flag.
 const maxRefused = 3
 
@@ -231,7 +231,7 @@ type fenceBody struct {
 
 // nextFence adds one to the number in the fence object, and returns the result. An acquirer calls it after its flag and
 // lock.exclusive are stored, and before its last look. Of two holders, the later one puts its flag after the earlier
-// one's last look, and so takes the larger number. nextFence fails on a store that doesn't keep conditions: there a
+// one's last look, and so takes the larger number. nextFence fails on a store that doesn't honour conditions: there a
 // late put of an earlier acquirer could set the number back.
 func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	p := l.store.Properties()
@@ -303,10 +303,10 @@ const (
 	proofPuts
 )
 
-// proveAbsent puts our flag, and finds out in the same round trip whether the store keeps If-None-Match. It sends the
+// proveAbsent puts our flag, and finds out in the same round trip whether the store honours If-None-Match. It sends the
 // same body up to three times. It pauses between the puts, but doesn't wait for the answers. Two puts have
 // If-None-Match. The third has no condition, and isn't sent if one of the two is known to be applied by then. A store
-// that keeps the condition refuses at least one of the two, in whatever order it applies them. A store that ignores it
+// that honours the condition refuses at least one of the two, in whatever order it applies them. A store that ignores it
 // applies both. Only we ever write that key, so an extra put does no harm.
 func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 	type answer struct {

@@ -13,7 +13,7 @@ import (
 
 // Lock is a lock that was acquired. It is refreshed in the background until it is released or lost.
 // A refresh is one put for a shared lock and two for an exclusive one, in one round trip. On a
-// store that doesn't itself keep If-Match it takes two round trips, and a list for each put. The
+// store that doesn't itself honour If-Match it takes two round trips, and a list for each put. The
 // holder also looks at the lock every Options.Look, with one list.
 //
 // A lost lock can come back by Resume, as the same Lock. Until then it stays lost. A context that
@@ -177,7 +177,7 @@ func (l *Locker) TryExclusive(ctx context.Context, operation string, opts ...Acq
 
 // Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A shared lock costs one
 // delete. An exclusive lock costs two deletes at once. A get of lock.exclusive comes before them, unless Check has just
-// read it, or the store itself keeps If-Match for deletions. If the store doesn't allow deletes, a put replaces each. A
+// read it, or the store itself honours If-Match for deletions. If the store doesn't allow deletes, a put replaces each. A
 // second call waits for the first, and returns the same error. A Resume in another goroutine gives up first.
 //
 // An error means that an object might be left. It expires with the ttl. If the lock was lost, only the flag is deleted.

@@ -392,7 +392,7 @@ func WithParent(parent context.Context) AcquireOption {
 
 // WithFencingToken makes an exclusive acquire take a fencing token with the lock: see Lock.FencingToken. It costs
 // three more requests: a get, a put and a list. The acquire fails with ErrNoFencingToken on a store that doesn't
-// itself keep If-Match and If-None-Match. A shared acquire ignores the option.
+// itself honour If-Match and If-None-Match. A shared acquire ignores the option.
 func WithFencingToken() AcquireOption {
 	return AcquireOption{func(q *queue) { q.fence = true }}
 }

@@ -22,7 +22,7 @@ const (
 
 // Reacquire implements lease.Owner: it returns the term that follows a lost one.
 func (k *term) Reacquire(ctx context.Context) (lease.Owner, error) {
-	// Objects that earlier attempts of this resume have put are ours, also if they couldn't be deleted.
+	// Objects that earlier attempts of this resume have put are ours, even if they couldn't be deleted.
 	all := k.own()
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)

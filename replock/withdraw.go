@@ -83,7 +83,7 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *attempt) error {
 // endOurs ends lock.exclusive if it is ours, in the surest way that the store has:
 //
 //  1. with the ETag of our put, if the backend itself keeps that condition: no look is needed;
-//  2. else after a look that shows a body of ours, with the ETag that it shows, if the server is known to keep the condition;
+//  2. else after a look that shows a body of ours, with the ETag that it shows, if the server is known to honour the condition;
 //  3. else, or if the server refuses the condition, after a look and without one.
 func (l *Locker) endOurs(ctx context.Context, t *attempt, by ending) error {
 	key := t.pointer.key

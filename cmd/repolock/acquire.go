@@ -244,7 +244,7 @@ func (keeperCmd) run(*show.Reporter, global) (int, error) {
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err == nil {
 		k := session.Keeper{Request: p.request(log), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost}
-		// This reporter has no Command. With one, it would add to the description of an error that no lock was taken.
+		// This reporter has no Command. With a Command, it would add "no lock was taken" to the description of an error.
 		k.Describe = func(err error) json.RawMessage { return show.DescribeJSON(&show.Reporter{Options: log.Options}, err) }
 		err = k.Run()
 	}

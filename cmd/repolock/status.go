@@ -270,7 +270,7 @@ func (g global) jobs(r *show.Reporter, all, answered []placed) (jobs []jsonJob, 
 	return jobs, err
 }
 
-// lookTTL is the ttl whose bounds the requests of a look without a lock have.
+// lookTTL bounds the requests of a look without a lock, as if the lock had this ttl.
 const lookTTL = time.Minute
 
 // jobLines describes the jobs, one a line.

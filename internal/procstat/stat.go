@@ -5,7 +5,7 @@ package procstat
 type Stat struct {
 	State         string // the letter of proc_pid_stat(5)
 	Parent, Group int    // the parent's pid, and the id of the process group
-	// Forked is set if the process has executed no program since fork(2), or the system hides that.
+	// Forked is set if the process has executed no program since fork(2), or if the system doesn't report this.
 	Forked bool
 	// Start is when the process was started, in clock ticks since boot.
 	Start uint64

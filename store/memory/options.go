@@ -45,9 +45,9 @@ type Options struct {
 type Condition int
 
 const (
-	// Kept: the store declares store.Kept, and keeps the condition.
+	// Kept: the store declares store.Kept, and honours the condition.
 	Kept Condition = iota
-	// Claimed: the store declares store.Claimed, and keeps the condition.
+	// Claimed: the store declares store.Claimed, and honours the condition.
 	Claimed
 	// Ignored: the store declares store.Claimed, but ignores the condition, as some S3
 	// servers do.

@@ -228,7 +228,7 @@ func (c *conn) exists(look *sftpwire.Request) error {
 	return nil
 }
 
-// makesLinks reports whether a Put can rely on a hard link, or can try one.
+// makesLinks reports whether a Put makes a hard link: links are known to work here, or haven't been tried.
 func (c *conn) makesLinks() bool { return !c.linkless.Load() }
 
 // written notes the mod time of a file that we have written.

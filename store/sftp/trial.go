@@ -33,7 +33,7 @@ func (t *linkTrial) requests() []*sftpwire.Request {
 	return []*sftpwire.Request{t.first, t.second, t.look, t.remove}
 }
 
-// judge returns ErrConditionUnsupported unless hard links keep If-None-Match: the first link is there, and the server has
+// judge returns ErrConditionUnsupported unless hard links honour If-None-Match: the first link is there, and the server has
 // refused the second one.
 func (w *write) judge(t *linkTrial) error {
 	switch {

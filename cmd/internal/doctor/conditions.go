@@ -68,11 +68,11 @@ type condition struct {
 	good  string // the detail if the condition is kept
 	steps []step
 	// bad, if set, is the detail if the store ignores the condition. relied is added to it if the store is declared
-	// to keep the condition, and otherwise instead is added.
+	// to honour the condition, and otherwise instead is added.
 	bad, relied, instead string
 }
 
-// step is a request of a check. A store that keeps the condition answers it with want: nil, or unmet for a
+// step is a request of a check. A store that honours the condition answers it with want: nil, or unmet for a
 // refusal.
 type step struct {
 	what string

@@ -216,7 +216,7 @@ func bucketURL(scheme, bucket, prefix string, parameters url.Values) string {
 	return u.String()
 }
 
-// readable undoes the escapes of a query that a URL of repolock doesn't need.
+// readable replaces the escapes %3A and %2F in a query. repolock's URLs don't need them.
 func readable(u string) string { return strings.NewReplacer("%3A", ":", "%2F", "/").Replace(u) }
 
 func b2URL(bucket, prefix string) string { return bucketURL("b2", bucket, prefix, nil) }

@@ -223,7 +223,7 @@ func (r *Reporter) Result(v any, words string) error {
 	return err
 }
 
-// Print prints a text on stdout, also with --json.
+// Print prints a text on stdout, even with --json.
 func (r *Reporter) Print(text string) (int, error) {
 	_, err := io.WriteString(r.Stdout, text)
 	return 0, err

@@ -145,7 +145,7 @@ func work(e replock.Event) string {
 	return what
 }
 
-// held identifies each holder, in a sorted order.
+// held identifies the holders, sorted.
 func held(holders []replock.Info) (names []string) {
 	for _, h := range holders {
 		names = append(names, h.ID+h.Key()+h.Holder)
