@@ -102,19 +102,19 @@ func (d demo) terminals() []byte {
 	}
 	begin := host("web", "restic", "init")
 	d.run(exec.Command(begin[0], begin[1:]...)).exits(0)
-	web, store := d.shell("web", 7), d.shell("store", 32)
+	web, nas := d.shell("web", 7), d.shell("nas", 32)
 	const prune, slowly = "-- restic -q forget --keep-last 1 --prune", "--limit-upload 1024 "
 	web.enter("repolock -- restic -q backup " + slowly + "documents")
-	f := d.record(web, store) // the first picture has a command
+	f := d.record(web, nas) // the first picture has a command
 	d.has("lock.shared")
-	store.enter("repolock status")
-	store.reads(`looked in .*\nstore\$$`)
-	store.enter("repolock " + prune + "; echo \"exit code $?\"")
-	store.reads(`\nexit code 75\nstore\$$`)
-	store.enter("repolock --wait 1h " + prune + " && echo done")
-	store.reads(`\nwaiting `)
+	nas.enter("repolock status")
+	nas.reads(`looked in .*\nnas\$$`)
+	nas.enter("repolock " + prune + "; echo \"exit code $?\"")
+	nas.reads(`\nexit code 75\nnas\$$`)
+	nas.enter("repolock --wait 1h " + prune + " && echo done")
+	nas.reads(`\nwaiting `)
 	web.reads(`documents\nweb\$$`)
-	store.reads(`\ndone\nstore\$$`)
+	nas.reads(`\ndone\nnas\$$`)
 	web.enter("repolock --ttl 10s -- restic -q backup " + slowly + "mail")
 	d.has("lock.shared")
 	d.until("restic's own lock", func() bool {

@@ -37,7 +37,7 @@ func sweep(l *leader) int {
 		return n
 	}
 
-	// Without /proc only kill(2) shows whether the group is empty. For it a zombie is a member, too, so reap them all.
+	// Without /proc only kill(2) shows whether the group is empty. kill(2) counts a zombie as a member, so reap all zombies.
 	l.reap()
 	for pid, err := 1, error(nil); pid > 0 || err == unix.EINTR; {
 		pid, err = unix.Wait4(-l.pid, nil, unix.WNOHANG, nil)

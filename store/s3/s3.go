@@ -162,8 +162,8 @@ func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 	return p, cmp.Or(err, p.Headers.Check())
 }
 
-// server returns the server of a client, and how far we can rely on its conditions. Only Amazon documents that it keeps
-// conditions, also the conditions of deletions
+// server returns the server of a client, and how far we can rely on its conditions. Only Amazon documents that it honours
+// conditions, including the conditions of deletions
 // (docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html). A program's own resolver can return any
 // server.
 func server(o s3.Options) (s3api.Place, error) {

@@ -120,7 +120,7 @@ func parse(u *url.URL) (target, error) {
 	return t, nil
 }
 
-// Properties waits until the first connection is open or has failed, because only the server shows whether it can keep
+// Properties waits until the first connection is open or has failed, because only the server shows whether it can honour
 // If-None-Match. The first Put with the condition tries the server's hard links out before it relies on them. If they
 // fail, If-None-Match is unsupported for as long as the connection lasts.
 func (s *Store) Properties() store.Properties {

@@ -23,8 +23,8 @@ type wrapper struct {
 	numbers    bool // a number can be a flag, as in nice -5
 }
 
-// wrappers are the programs through which repolock looks. Flags that make the wrapper do something else aren't known,
-// and so refused.
+// wrappers are programs that run another program, which repolock finds in their arguments. Flags that make the wrapper
+// do something else aren't known, and so refused.
 var wrappers = map[string]wrapper{
 	"env":             {flags: "ignore-environment,i unset,u= chdir,C= debug,v", settings: true},
 	"nice":            {flags: "adjustment,n=", numbers: true},
