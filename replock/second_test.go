@@ -2,12 +2,14 @@ package replock
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store/memory"
 )
 
@@ -78,6 +80,81 @@ func TestStepBeforeALostAnswer(t *testing.T) {
 			mustResume(t, k)
 		})
 	}
+}
+
+// TestUnprovenRefreshExtendsNothing: a refresh under a second flag is applied, and then the store shows no listing. Another
+// client can have acquired before that refresh, so the lease ends as if there had been none. If the store shows listings
+// again before that, the next refresh counts.
+func TestUnprovenRefreshExtendsNothing(t *testing.T) {
+	for _, fails := range []time.Duration{5 * time.Second, Forever} {
+		kinds{"lacked": lacking}.modes(t, func(t *testing.T, w *world, mode Mode) {
+			a, k := w.holder(t, mode, func(o *Options) { o.Look = DefaultTTL })
+			time.Sleep(7 * time.Second)
+			w.skew.Add(int64(time.Hour))
+			var refreshed atomic.Bool
+			var since time.Time
+			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+				if r.Op == "put" && r.Key == k.Key() && !refreshed.Load() {
+					since = time.Now()
+					refreshed.Store(true)
+				}
+				return err
+			})
+			a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+				if r.Op == "list" && refreshed.Load() && time.Since(since) < fails {
+					return errOutage
+				}
+				return nil
+			})
+			time.Sleep(47 * time.Second)
+			assert.That(t, refreshed.Load() && alive(k), "lost before its deadline, or not refreshed: %v", refreshed.Load())
+			time.Sleep(5 * time.Second)
+			assert.Equal(t, alive(k), fails != Forever, "held, after listings had failed for %v", fails)
+		})
+	}
+}
+
+// TestLeftSecondFlag: the put of a second flag is applied, and its answer is lost. The release deletes that flag, too.
+func TestLeftSecondFlag(t *testing.T) {
+	kinds{"lacked": lacking}.modes(t, func(t *testing.T, w *world, mode Mode) {
+		a, k := w.holder(t, mode, func(o *Options) { o.Look = DefaultTTL })
+		time.Sleep(7 * time.Second)
+		w.skew.Add(int64(time.Hour))
+		lost := false
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "put" && r.Key != k.Key() && r.Key != pointer && !lost {
+				lost = true
+				return errOutage
+			}
+			return err
+		})
+		time.Sleep(33 * time.Second)
+		assert.That(t, lost, "no second flag was put")
+		lives(t, k)
+		w.leavesNothing(k)
+	})
+}
+
+// TestSecondFlagOfAResumedLock: a second flag names the id with which its lock was first acquired. break-lock finds all
+// flags of a lock by it.
+func TestSecondFlagOfAResumedLock(t *testing.T) {
+	bubble(t, lacking, func(t *testing.T, w *world) {
+		a, k := w.holder(t, Shared, func(o *Options) { o.Look = DefaultTTL })
+		first := k.ID()
+		a.outlives(t, k)
+		mustResume(t, k)
+		time.Sleep(7 * time.Second)
+		w.skew.Add(int64(time.Hour))
+		var names []string
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if l, err := wire.Decode(r.Body); err == nil && r.Op == "put" && r.Key != k.Key() {
+				names = append(names, l.AcquiredID)
+			}
+			return nil
+		})
+		time.Sleep(33 * time.Second)
+		assert.Equal(t, names, []string{first}, "the ids that the second flags name")
+	})
 }
 
 // TestPassedUnderASecondFlag: an acquirer has found the flag of a paused machine stale, and would acquire without another

@@ -155,6 +155,21 @@ func TestMetOriginal(t *testing.T) {
 	}
 }
 
+// TestMetDuringTheInquiry: a lock of an original client that is seen during the inquiry counts more than the inquiry's
+// result. A person can have put another program's repository around Cloudstic's locks.
+func TestMetDuringTheInquiry(t *testing.T) {
+	bubble(t, memory.Options{}, func(t *testing.T, w *world) {
+		w.put("config", []byte("\x8f"))
+		w.put("index/lock.shared/2026-03-07T09:00:00Z", foreign(time.Now().Add(time.Hour), true))
+		m := w.machine(func(o *Options) { o.Beside = BesideUnknown })
+		m.hooks.Before(when("get", "config", func(context.Context, hookstore.Request) error { time.Sleep(3 * time.Second); return nil }))
+		k := m.takes(t, Shared)
+		time.Sleep(5 * time.Second)
+		equal(t, "beside", m.Beside(), BesideCloudstic)
+		mustRelease(t, k)
+	})
+}
+
 // TestNamedLockIsOurs: for a lock with a name nothing is asked, and nothing is waited for.
 func TestNamedLockIsOurs(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
