@@ -57,7 +57,7 @@ func TestOneFileForSeveralJobs(t *testing.T) {
 	for _, repository := range []string{`/a"\` + "\n}", "/b"} {
 		for _, operation := range []string{"backup", "prune"} {
 			for _, name := range []string{"", "home"} {
-				l := MetricsOptions{Repository: repository, Lock: "repository", Mode: replock.Shared, Operation: operation, Job: name}
+				l := MetricsOptions{Repository: repository, Lock: "repository", Mode: replock.Shared, Operation: operation, Job: name, OncePer: time.Hour}
 				job(t, file, l).works(true, time.Unix(1e9, 0))
 				want = append(want, "repolock_held"+l.labels()+" 0")
 			}
