@@ -190,6 +190,18 @@ func TestCleanup(t *testing.T) {
 	})
 }
 
+// TestCleanupFails: Cleanup reports a temporary file that it can't remove.
+func TestCleanupFails(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		name := b.temp("n")
+		assert.OK(t, os.MkdirAll(filepath.Join(name, "x"), 0o700))
+		err := b.Cleanup(w.Context())
+		assert.That(t, err != nil && strings.Contains(err.Error(), "wasn't removed"), "%v", err)
+		assert.OK(t, os.RemoveAll(name))
+	})
+}
+
 // TestFlock: while another process has the flock of the directory, an acquirer writes nothing.
 func TestFlock(t *testing.T) {
 	in(t, func(w *world) {

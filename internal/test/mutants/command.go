@@ -125,7 +125,7 @@ var commandMutants = []mutant{
 	{"a program's line without a place runs", "cmd/repolock/program.go",
 		"default:\n\t\treturn g, err\n", "default:\n\t\treturn g, nil\n", test(ofCommand, "TestMistakes")},
 	{"-v doesn't name the place that is given for a program", "cmd/repolock/program.go",
-		"case given:\n", "case given:\n\t\treturn g, nil\n", own("TestScripts/programs")},
+		"Name: line.Program.Lock}, given)\n", "Name: line.Program.Lock}, given)\n\t\treturn g, nil\n", own("TestScripts/programs")},
 
 	// The command line.
 	{"of a flag that is given twice the last one counts", "cmd/internal/cli/parse.go",

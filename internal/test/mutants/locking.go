@@ -105,6 +105,8 @@ var lockingMutants = []mutant{
 		`fault.Join(err, b.undo(ctx, h))`, `fault.Join(err, nil)`, own("TestAcquisitionFails")},
 	{"Break of tower-fleet removes a lock that isn't stale", "locking/towerfleet/inspect.go",
 		`case live:`, `case live && stale:`, own("TestBreak")},
+	{"Cleanup of tower-fleet doesn't report a file that stays", "locking/towerfleet/inspect.go",
+		"return fmt.Errorf(\"temporary file %s wasn't removed: %w\", text.Escape(e.Name()), err)", "_ = text.Escape(e.Name())", own("TestCleanupFails")},
 	{"Cleanup of tower-fleet removes a script's temporary files", "locking/towerfleet/inspect.go",
 		`if !strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), ours) {`, `if !strings.HasSuffix(e.Name(), "tmp") {`, own("TestCleanup")},
 
