@@ -31,11 +31,17 @@ type breakCmd struct {
 	ID    string `once:"" placeholder:"ID" name:"id" help:"Only the lock with this id, which can be abbreviated to its first 4 characters or more. It is an error if there is no such lock, or if several ids begin with it."`
 
 	Also []string `predictor:"lock" sep:"none" placeholder:"URL" help:"Break this lock too, or it alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`
+
+	after
 }
 
 func (c breakCmd) run(r *show.Reporter, g global) (int, error) {
 	if c.Stale && c.Dead {
 		return 0, fault.New(fault.Usage, "--stale and --dead can't be used together, because few locks are both: give one, and then the other")
+	}
+	g, err := c.locate(r, g)
+	if err != nil {
+		return 0, err
 	}
 	if !c.Yes && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return 0, fault.New(fault.Usage, "stdin is no terminal, so break-lock can't ask: give --yes to break locks")

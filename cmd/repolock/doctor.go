@@ -25,7 +25,7 @@ type doctorCmd struct {
 	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, such as a second gateway's. doctor then checks that each URL lists at once the objects that are written through the other URL. Or the URL of another system's lock, repeatable: ${also}. doctor examines that system too, or it alone if no repository is given."`
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 
-	Program []string `hidden:"" sep:"none" help:"The program after --."`
+	after
 }
 
 // run examines the repository, if there is one, and then the systems of --also. If one examination fails, it still

@@ -25,7 +25,7 @@ var patience = 5 * time.Second
 // run runs a command line, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	r := &show.Reporter{Stdout: stdout, Stderr: stderr, Terminal: show.StderrTerminal, Patience: patience}
-	args, wrong := ofProgram(reader.Named(args))
+	args = ofProgram(reader.Named(args))
 	in, err := reader.Parse(args, stdout, stderr)
 	if in.Helped {
 		return 0
@@ -40,10 +40,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		_, _ = io.WriteString(stderr, briefly)
 		return fault.ExitUsage
-	}
-	if wrong != nil {
-		r.JSON = in.JSON
-		return r.Fail(wrong)
 	}
 	if err != nil {
 		r.JSON = slices.Contains(cli.BeforeDashes(args), "--json") // parsing ended before the flag was set

@@ -67,7 +67,7 @@ func (c programCmd) run(r *show.Reporter, g global) (int, error) {
 
 // locate completes g by the program's own place, if no other repository is given.
 func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (global, error) {
-	given := g.Repo != "" || g.Unknown != nil || g.Sources["repo"].Variable != ""
+	given := g.given()
 	place, err := line.Place(thisMachine())
 	switch {
 	case err == nil:
@@ -88,6 +88,11 @@ func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (gl
 		r.Say("%s %s: the %s lock in %s", line.Program.Name, line.Operation, line.Mode, text.Escape(g.place().Title()))
 	}
 	return g, nil
+}
+
+// given reports whether a person has named a repository. That one wins over a program's own place.
+func (g global) given() bool {
+	return g.Repo != "" || g.Unknown != nil || g.Sources["repo"].Variable != ""
 }
 
 // in returns g with the place of a program's lock. A repository that is given stays.
@@ -217,35 +222,48 @@ func programsHelp(*kong.Application) string {
 	return b.String()
 }
 
-// ofProgram reads the program that follows status, break-lock or doctor and --: its repository takes the place of
-// --repo. A directory of that name is written ./NAME. It returns any other line unchanged.
-func ofProgram(args []string) ([]string, error) {
+// after is the program that follows status, break-lock or doctor and --.
+type after struct {
+	Program []string `hidden:"" sep:"none" help:"The program after --."`
+}
+
+// ofProgram makes the program that follows status, break-lock or doctor and -- a flag of the command. A directory of that
+// name is written ./NAME. It returns any other line unchanged.
+func ofProgram(args []string) []string {
 	before := cli.BeforeDashes(args)
 	c, ok := reader.Called(args)
 	if !ok || !slices.Contains([]string{"status", "break-lock", "doctor"}, c.Name) || len(args) < len(before)+2 {
-		return args, nil
+		return args
 	}
 	program := args[len(before)+1:]
 	if programs.Find(program[0]) == nil {
-		return args, nil
+		return args
 	}
 	words := slices.Clone(before)
-	if c.Name == "doctor" {
-		for _, word := range program {
-			words = append(words, "--program="+word)
+	for _, word := range program {
+		words = append(words, "--program="+word)
+	}
+	return words
+}
+
+// locate completes g by the place in which repolock -- PROGRAM locks.
+func (a after) locate(r *show.Reporter, g global) (global, error) {
+	if len(a.Program) == 0 {
+		return g, nil
+	}
+	p, given := programs.Find(a.Program[0]), g.given()
+	place := programs.Place{Name: p.Lock}
+	if !given {
+		var err error
+		if _, place, err = placeOf(a.Program); err != nil {
+			return g, err
 		}
-		return words, nil
 	}
-	_, place, err := placeOf(program)
-	if err != nil {
-		return words, err
+	if g = g.in(place, given); place.Beside {
+		g.beside = p.Name
 	}
-	export(place.Environ)
-	words = append(words, "--repo="+place.URL)
-	if place.Name != "" {
-		words = append(words, "--name="+place.Name)
-	}
-	return words, nil
+	r.Options = g.shown()
+	return g, nil
 }
 
 // placeOf returns the place of the lock of a program, whose line can lack a command.

@@ -32,6 +32,8 @@ type statusCmd struct {
 	Older    time.Duration `name:"older-than" placeholder:"TIME" help:"Exit with 1 if a lock is held for longer than this."`
 	Jobs     bool          `help:"Show when each job of --once-per last succeeded."`
 	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or it alone if no repository is given: ${also}. Repeatable."`
+
+	after
 }
 
 func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
@@ -48,10 +50,14 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 		return 0, fault.New(fault.Usage, "--jobs and --watch can't be used together")
 	case c.Watch && c.Older > 0:
 		return 0, fault.New(fault.Usage, "--older-than and --watch can't be used together")
-	case c.All && g.OnLine("repo"):
-		return 0, fault.New(fault.Usage, "--all: shows the repositories of the configuration file: leave out --repo")
+	case c.All && (g.OnLine("repo") || len(c.Program) > 0):
+		return 0, fault.New(fault.Usage, "--all: shows the repositories of the configuration file: leave out --repo and the program")
 	case c.All && (g.File == nil || len(g.File.Repositories) == 0):
 		return 0, fault.New(fault.Usage, "--all: no configuration file lists repositories")
+	}
+	g, err := c.locate(r, g)
+	if err != nil {
+		return 0, err
 	}
 	g.observe = r.Event
 	find := g.systems
