@@ -342,7 +342,7 @@ var engineMutants = []mutant{
 	{"a folder of shared locks that can't be read is skipped", keys, "|| isShared && stray(shared)\n", "|| isShared && shared != \"\"\n", engine("TestForbiddenFolders")},
 	{"a folder of intents that can't be read is skipped", keys, "return isIntent && stray(intent) ||", "return isIntent && intent != \"\" ||", engine("TestForbiddenFolders")},
 	{"the folder of all shared locks that can't be read is skipped", keys, "|| isShared && stray(shared)\n", "|| isShared && (shared == \"\" || stray(shared))\n", engine("TestForbiddenFolders")},
-	{"a folder of another program that can't be read fails a listing", trip, "store.Skipping(ctx, l.keys.Skips)", "ctx", engine("TestForbiddenFolders")},
+	{"a folder of another program that can't be read fails a listing", trip, "l.store.List(store.Skipping(ctx, l.keys.Skips), prefix", "l.store.List(ctx, prefix", engine("TestForbiddenFolders")},
 	{"a holder's look fails for a folder of another program", watches, "return k.l.page(ctx, prefix, \"\")", "return k.l.store.List(ctx, prefix, \"\")", engine("TestForbiddenFolders")},
 	{"a shared acquirer reads the pages of another program's files", look,
 		"t.mode == Shared && l.keys.BehindIntents(o.Key)", "t.mode == Shared && k == wire.KindShared", engine("TestManyStrays")},
