@@ -33,7 +33,7 @@ import (
 // the ratio to it depends less on the machine. With -short it repeats little.
 func BenchmarkStart(b *testing.B) {
 	work := b.TempDir()
-	in(b, work, `command -v valgrind; command -v flock; mkdir repo; echo 'package main; func main() {}' >empty.go; go build -o empty empty.go`)
+	in(b, work, `command -v valgrind; command -v flock; mkdir -p repo/keys; echo key >repo/keys/0123; echo 'package main; func main() {}' >empty.go; go build -o empty empty.go`)
 	all := []subject{
 		timed(b, "flock FILE true", "flock", filepath.Join(work, "file"), "true"), timed(b, "true", "true"),
 		commandLine{args: []string{filepath.Join(work, "empty")}}.counted(b, "a Go program that does nothing"),
@@ -112,7 +112,7 @@ func (p commandLine) count(b *testing.B) float64 {
 func BenchmarkStartAmongProcesses(b *testing.B) {
 	work := b.TempDir()
 	path := filepath.Join(work, "repolock")
-	in(b, work, "command -v flock; mkdir repo")
+	in(b, work, "command -v flock; mkdir -p repo/keys; echo key >repo/keys/0123")
 	build(b, path, asPackaged)
 	run := func(args ...string) []string {
 		return append([]string{path, "run", "--quiet", "--shared", "--repo", filepath.Join(work, "repo"), "--"}, args...)

@@ -31,6 +31,7 @@ import (
 	running "github.com/repolock/repolock/internal/test/server"
 	"github.com/repolock/repolock/internal/test/sshd"
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 )
 
 // BenchmarkQueue measures a lock that many clients want at once, and prints tables in Markdown: see "A queue" in
@@ -318,8 +319,10 @@ func (e *etcd) line(n int) line {
 func (q *queues) processes() {
 	s3 := httptest.NewServer(fakes3.New("bucket"))
 	q.Cleanup(s3.Close)
-	directory, file := q.TempDir(), filepath.Join(q.work, "file")
+	directory, file := repository(q.B), filepath.Join(q.work, "file")
 	bucket := inBucket(strings.TrimPrefix(s3.URL, "http://"))
+	_, err := openStore(q, bucket).Put(q.Context(), "keys/0123", []byte("key"), store.PutOptions{}) // as repository does
+	assert.OK(q, err)
 	for _, size := range []struct {
 		waiters, times  int
 		hold, gathering time.Duration
@@ -408,7 +411,7 @@ func (q *queues) crowd() {
 			}
 		}})
 	}
-	file, directory := filepath.Join(q.work, "crowd"), q.TempDir()
+	file, directory := filepath.Join(q.work, "crowd"), repository(q.B)
 	add("flock FILE", func(exclusive bool) []string {
 		if exclusive {
 			return []string{"flock", "-x", file}

@@ -8,18 +8,30 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // printTables prints the machine, the versions of the measured programs, one a line, and the tables.
 func printTables(versions, tables string) {
 	programs := strings.ReplaceAll(strings.TrimSpace(versions), "\n", "; ")
 	fmt.Printf("\n%s/%s, %d CPUs; %s; %s.\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), programs, tables)
+}
+
+// repository returns a directory with a file that isn't a lock's. In an empty repository an acquire takes longer, because
+// it could become Cloudstic's.
+func repository(b *testing.B) string {
+	dir := b.TempDir()
+	assert.OK(b, os.Mkdir(filepath.Join(dir, "keys"), 0o700))
+	assert.OK(b, os.WriteFile(filepath.Join(dir, "keys", "0123"), []byte("key"), 0o600))
+	return dir
 }
 
 // subject is a row of a table. measure measures it once.

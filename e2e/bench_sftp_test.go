@@ -90,16 +90,14 @@ func stepsOverSSH(b *testing.B, n int, server *sshd.Server, url string, took fun
 }
 
 // wholeRuns measures processes of a user who has locked the repository before: from the start of ssh to the end of
-// repolock, without and with a ControlMaster. The repository has other files than locks.
+// repolock, without and with a ControlMaster.
 func wholeRuns(b *testing.B, n int, server *sshd.Server, port int, took func(row, func() error)) []row {
 	sockets, err := os.MkdirTemp("/tmp", "ssh-") // a socket's path must be short
 	assert.OK(b, err)
 	b.Cleanup(func() { os.RemoveAll(sockets) })
 	ssh := server.Client(b, "ControlPath "+sockets+"/%C")
-	repository, home := b.TempDir(), b.TempDir()
-	assert.OK(b, os.Mkdir(filepath.Join(repository, "keys"), 0o700)) // an acquire takes longer in an empty repository
-	assert.OK(b, os.WriteFile(filepath.Join(repository, "keys", "0123"), []byte("key"), 0o600))
-	url := sshd.At(sshd.Me(), port, repository)
+	home := b.TempDir()
+	url := sshd.At(sshd.Me(), port, repository(b))
 	runs := func(args ...string) func(row) {
 		return func(r row) {
 			took(r, func() error {
