@@ -71,12 +71,9 @@ func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (gl
 	place, err := line.Place(thisMachine())
 	switch {
 	case err == nil:
-		g = g.in(place, given)
-		if place.Beside && !given {
-			g.beside = line.Program.Name
-		}
+		g = g.in(line.Program, place, given)
 	case given: // the lock has this name wherever it is
-		g = g.in(programs.Place{Name: line.Program.Lock}, given)
+		g = g.in(line.Program, programs.Place{Name: line.Program.Lock}, given)
 	case len(c.Also) > 0: // the locks of --also alone
 		c.anyMode = c.mode == replock.Exclusive
 		return g, nil
@@ -96,24 +93,22 @@ func (g global) given() bool {
 }
 
 // in returns g with the place of a program's lock. A repository that is given stays.
-func (g global) in(place programs.Place, given bool) global {
+func (g global) in(p *programs.Program, place programs.Place, given bool) global {
 	g.Typed = maps.Clone(g.Typed)
 	if !given {
 		g.Repo, g.Typed["repo"] = place.URL, place.URL
-		export(place.Environ)
+		for _, v := range place.Environ { // the store's credentials
+			name, value, _ := strings.Cut(v, "=")
+			_ = os.Setenv(name, value)
+		}
+		if place.Beside {
+			g.beside = p.Name
+		}
 	}
 	if g.Name == "" && place.Name != "" {
 		g.Name, g.Typed["name"] = place.Name, place.Name
 	}
 	return g
-}
-
-// export gives the store the credentials of a place.
-func export(environ []string) {
-	for _, v := range environ {
-		name, value, _ := strings.Cut(v, "=")
-		_ = os.Setenv(name, value)
-	}
 }
 
 // thisMachine has the facts about this machine that package programs may read.
@@ -259,9 +254,7 @@ func (a after) locate(r *show.Reporter, g global) (global, error) {
 			return g, err
 		}
 	}
-	if g = g.in(place, given); place.Beside {
-		g.beside = p.Name
-	}
+	g = g.in(p, place, given)
 	r.Options = g.shown()
 	return g, nil
 }

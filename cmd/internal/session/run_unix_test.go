@@ -205,17 +205,7 @@ func TestLoss(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t, c.onLost, c.command)
 			t.Cleanup(func() { resumed = func() {} })
-			if c.set != nil {
-				c.set(s)
-			}
-			go func() {
-				text, err := os.ReadFile("begun")
-				if err == nil && c.begun != nil {
-					_, _ = fmt.Sscan(string(text), &s.pid)
-					c.begun(s)
-				}
-			}()
-			code, err := s.run()
+			code, err := s.runs(c.set, c.begun)
 			assert.That(t, code == c.code && (err == nil) == (c.fails == "") && (err == nil || errors.Is(err, replock.ErrLost) && err.Error() == c.fails),
 				"%d, %v, want %d, %s", code, err, c.code, c.fails)
 			assert.Equal(t, strings.Join(s.events, ", "), c.events, "events")
@@ -223,6 +213,22 @@ func TestLoss(t *testing.T) {
 			assert.Equal(t, said, c.said, "it said")
 		})
 	}
+}
+
+// runs runs the command: set prepares the stage, and begun is called when the command has written its file "begun". Both
+// can be nil.
+func (s *stage) runs(set, begun func(*stage)) (int, error) {
+	if set != nil {
+		set(s)
+	}
+	go func() {
+		text, err := os.ReadFile("begun")
+		if err == nil && begun != nil {
+			_, _ = fmt.Sscan(string(text), &s.pid)
+			begun(s)
+		}
+	}()
+	return s.run()
 }
 
 // TestSuccessOfALostLock: a command stores its success (--once-per) only if its lock lasted until its end, or was
@@ -259,17 +265,7 @@ func TestSuccessOfALostLock(t *testing.T) {
 				s := newStage(t, onLost, c.command)
 				kept := memory.New(memory.Options{})
 				s.Request.Once = newOnce(kept)
-				if c.set != nil {
-					c.set(s)
-				}
-				go func() {
-					text, err := os.ReadFile("begun")
-					if err == nil && c.begun != nil {
-						_, _ = fmt.Sscan(string(text), &s.pid)
-						c.begun(s)
-					}
-				}()
-				code, err := s.run()
+				code, err := s.runs(c.set, c.begun)
 				_, _, missing := kept.Get(t.Context(), s.Request.Once.key(), maxSuccess)
 				warned := slices.Contains(s.said, "warning: the success can't be stored, so the next start runs the command again: lock lost")
 				assert.That(t, code == 0 && errors.Is(err, replock.ErrLost) == c.lost && (missing == nil) == c.stored && warned == (!c.lost && !c.stored),
