@@ -102,13 +102,16 @@ func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error 
 		} else {
 			pause, q.hints.since = firstPoll, q.l.opts.Clock.Elapsed()
 		}
-		was, before = f, now
+		before = now
 		comes := q.ticket == nil
 		at, err := q.keepTicket(ctx, t)
-		stays := func(e *verdict.Entry) bool { return !at.isBefore(e) }
-		if comes && err == nil && q.ticket != nil && len(now) > 0 && !slices.ContainsFunc(slices.Concat(f.Live, f.Doubtful), stays) {
-			return nil // clocks differ: only waiters conflicted, and by its place our new ticket comes before them
+		if comes && err == nil && q.ticket != nil {
+			f.Drop(at.isBefore) // clocks differ: by its place our new ticket comes before these waiters
+			if len(now) > 0 && len(f.Conflicts()) == 0 {
+				return nil
+			}
 		}
+		was = f
 		gone, serr := q.sleep(ctx, q.untilPoll(pause, f), f)
 		switch {
 		case serr != nil || err != nil:

@@ -246,6 +246,26 @@ func TestWaitsForNobodyBehind(t *testing.T) {
 	})
 }
 
+// TestReadsNobodyBehind: a shared waiter whose clock is behind takes the lock as soon as its holder releases it, although
+// an exclusive waiter with a later ticket came first.
+func TestReadsNobodyBehind(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		_, held := w.holder(t, Exclusive)
+		exclusive := w.machine().wants(t, Exclusive, Forever)
+		time.Sleep(5 * time.Second)
+		c := w.machine()
+		c.clock.setSkew(-time.Hour)
+		p := c.wants(t, Shared, Forever)
+		time.Sleep(100 * time.Millisecond)
+		start := time.Now()
+		held.Release(t.Context())
+		k := p.got(t)
+		took(t, start, 0, 300*time.Millisecond)
+		k.Release(t.Context())
+		exclusive.got(t).Release(t.Context())
+	})
+}
+
 // TestWaitOutage: a wait outlasts failures of the store for less than a ttl, and no longer ones.
 func TestWaitOutage(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {

@@ -42,6 +42,13 @@ func (f *Findings) Add(e *Entry) {
 	}
 }
 
+// Drop removes the conflicting locks and the waiters for which drops returns true.
+func (f *Findings) Drop(drops func(*Entry) bool) {
+	for _, list := range []*[]*Entry{&f.Live, &f.Doubtful, &f.Ahead} {
+		*list = slices.DeleteFunc(*list, drops)
+	}
+}
+
 // MaxBodies is the number of bytes of bodies that a survey or a look keeps. The parsed fields are
 // always kept.
 const MaxBodies = 4 << 20
