@@ -58,8 +58,9 @@ work under it might not have been protected. Exits with 69 if the lock couldn't 
 	{Title: "Look at locks, and break them", Commands: []cli.Entry{
 		{Name: "status", Help: "Show every lock in the repository. Changes none.", Command: statusCmd{},
 			Example: "repolock -r prod status --watch", Second: "repolock status --all --older-than 6h",
-			Detail: `The table fits the terminal, or COLUMNS. In a pipe or a file without COLUMNS nothing is cut. If the table is too
-wide, repolock cuts names, and then leaves out LAST SEEN, FOR and ID. --id of break-lock needs only the beginning of an id.`},
+			Detail: `repolock status -- restic shows the locks of repolock -- restic. The table fits the terminal, or COLUMNS. In a
+pipe or a file without COLUMNS nothing is cut. If it is too wide, repolock cuts names, then omits LAST
+SEEN, FOR and ID.`},
 		{Name: "history", Help: "Show from an audit log who held which lock, and when.", Command: historyCmd{}, Tag: cli.NoConfig,
 			Example: "repolock history /var/log/repolock.jsonl", Second: "zcat log.gz | repolock history --svg night.svg -",
 			Detail: `Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.
@@ -68,7 +69,9 @@ On a narrow terminal it leaves out MODE and WAITED, and cuts names; in a pipe it
 			Example: "repolock -r prod break-lock --dead", Second: "repolock -r prod break-lock --id ID --yes",
 			Detail: `Deletes the exclusive lock, every shared lock and every intent, of any age and holder. A holder that still
 runs sees that at its next look, every 10s by default, and stops; until then it goes on. Break locks only when you are
-certain that no operation is running.`},
+certain that no operation is running.
+
+repolock break-lock -- restic breaks the locks of repolock -- restic. Other programs work in the same way.`},
 	}},
 	{Title: "Try out a store", Commands: []cli.Entry{
 		{Name: "doctor", Help: "Try out whether a store is fit for locks.", Command: doctorCmd{},
@@ -76,6 +79,9 @@ certain that no operation is running.`},
 			Detail: `Tries out, with some 1,000 requests, what the store does and allows. Prints what repolock will do there and whether the
 store is fit. Touches no lock: it writes below index/locks/doctor-TIME-ID/, the place of a lock of that name,
 or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It can run at any time.
+
+repolock doctor -- restic sends no request. It prints where repolock -- restic locks, and the lock of each command.
+Other programs work in the same way.
 
 Exit codes: 0 the store is fit; 66 it doesn't exist; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`},
 		{Name: "torture", Help: "Let processes contend for a lock, and see whether it holds.", Command: tortureCmd{},
