@@ -89,7 +89,7 @@ var (
 	LockLive     = &Class{says: "only a stale tower-fleet lock can be broken", Name: "lock_live", Exit: ExitHeld, Advice: "wait until its holder is done; if that crashed, the lock is stale when its ttl is over"}
 	Unsure       = &Class{says: "not sure whether the lock is held"}
 	Slow         = &Class{says: "store too slow for the ttl", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "choose a longer --ttl; {repolock doctor} measures the store"}
-	NoFence      = &Class{says: "no fencing token", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store whose conditional puts are known to be kept: {repolock doctor} examines it"}
+	NoFence      = &Class{says: "no fencing token", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store that is known to honour conditional puts: {repolock doctor} examines the store"}
 )
 
 // The classes of failures of the systems whose locks --also acquires. Their own messages contain the advice.

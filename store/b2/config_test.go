@@ -65,7 +65,7 @@ func TestKeysThatB2Refuses(t *testing.T) {
 // TestUndeletable: if an object's name is an invalid key, the error has the command that deletes it.
 func TestUndeletable(t *testing.T) {
 	err := serve(t, fakeb2.Options{}).open(t).Delete(t.Context(), "index/lock.shared/it's/../x")
-	assert.Says(t, err, store.ErrInvalidKey, `as: b2 rm --versions 'b2://`)
+	assert.Says(t, err, store.ErrInvalidKey, `for example: b2 rm --versions 'b2://`)
 	assert.Says(t, err, store.ErrInvalidKey, `index/lock.shared/it'\''s/../x'`)
 }
 

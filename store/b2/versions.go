@@ -109,7 +109,7 @@ const maxRounds = 3
 func (s *Store) delete(ctx context.Context, key string) error {
 	name, err := s.name(ctx, key)
 	if errors.Is(err, store.ErrInvalidKey) {
-		return fmt.Errorf("%w: only Backblaze's own tools can delete it, as: b2 rm --versions %s", err, text.ShellWord("b2://"+s.bucket+"/"+s.prefix+key))
+		return fmt.Errorf("%w: only Backblaze's own tools can delete it, for example: b2 rm --versions %s", err, text.ShellWord("b2://"+s.bucket+"/"+s.prefix+key))
 	}
 	if err != nil {
 		return err

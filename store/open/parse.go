@@ -127,7 +127,7 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	case err != nil && zone.MatchString(rest):
 		return nil, invalid("%s: %%25 belongs before the zone of an IPv6 address, as in [fe80::1%%25eth0]", scheme)
 	case err != nil:
-		return nil, invalid("%s: it isn't a URL", scheme) // err would quote the URL
+		return nil, invalid("%s: it isn't a URL: a port must be a number, and %% must begin a code such as %%20 for a space", scheme) // err would quote the URL
 	case scheme == "sftp" && secret:
 		return nil, invalid("sftp: a password doesn't belong in a URL, because others might see it: use a key or ssh-agent")
 	case u.User != nil && scheme != "sftp":

@@ -33,7 +33,7 @@ func (c *conn) late(look, space *sftpwire.Request) (server string, err error) {
 		return "", nil
 	}
 	if fresh {
-		return "rclone, or a server like it: listings=fresh in the URL vouches for its listings", nil
+		return "rclone, or a server like it: repolock relies on its listings because of listings=fresh in the URL", nil
 	}
 	return "", fault.Advise(fault.New(store.ErrConfig, "%s, which shows the locks of other machines minutes late", where), advice)
 }

@@ -500,7 +500,7 @@ func Unexpanded(path string) string {
 	case strings.HasPrefix(path, "~"), strings.Contains(path, string(filepath.Separator)+"~"):
 		return "no shell has replaced the ~: write the path in full, or outside of quotes"
 	case shellVariable.MatchString(path):
-		return "no shell has replaced the $, and settings of cron and systemd keep it: write the path in full, or outside of single quotes"
+		return "no shell has replaced the $ (cron and systemd don't do that in settings): write the path in full, or outside of single quotes"
 	default:
 		return ""
 	}

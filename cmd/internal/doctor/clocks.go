@@ -105,7 +105,7 @@ func (x *exam) oneClock(ctx context.Context) (Check, error) {
 		}
 	}
 	if len(pairs) == 0 {
-		return Check{Result: Unknown, Detail: "listings have no time; repolock takes the time of its own lock instead"}, nil
+		return Check{Result: Unknown, Detail: "the store doesn't date its listings; repolock uses the time of its own lock instead"}, nil
 	}
 	low, high := bounds(pairs, resolution(x.readings))
 	high += resolution(x.stamps) + slack // because a stamp can lag behind its clock

@@ -206,7 +206,7 @@ func (x *exam) plan() *Plan {
 		plan.Release = "empty_put"
 		release = "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and a user with permission can remove them"
 	}
-	fence := "fencing tokens (--fence) aren't available: they need conditional puts that the store is known to keep"
+	fence := "fencing tokens (--fence) aren't available: they need a store that is known to honour conditional puts"
 	switch {
 	case absent && match && p.IfAbsent == store.Kept && p.IfMatch == store.Kept:
 		plan.Conditions, plan.Fence = Relied, true

@@ -154,7 +154,7 @@ func (l *Line) judge() error {
 	case refused != "":
 		return fault.Advise(fault.New(fault.Usage, "%s: %s", l.title(), refused), l.inWords())
 	case w.unknown != "": // a flag can make even a list delete, as rustic's snapshots --interactive
-		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, so it doesn't know what the line does", w.unknown, l.Program.Name), l.inWords())
+		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, or the flag lacks its value, so it doesn't know what the line does", w.unknown, l.Program.Name), l.inWords())
 	default:
 		return nil
 	}
@@ -246,7 +246,7 @@ func unknownProgram(word string) error {
 func (l *Line) unknownCommand() error {
 	w := l.words
 	if w.unknown != "" {
-		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, so it can't find the command", w.unknown, l.Program.Name), l.inWords())
+		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, or the flag lacks its value, so it can't find the command", w.unknown, l.Program.Name), l.inWords())
 	}
 	if len(w.positional) == 0 {
 		return fault.Advise(fault.New(fault.Usage, "the line has no command of %s", l.Program.Name), "repolock help programs lists the commands")

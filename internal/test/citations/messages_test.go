@@ -133,7 +133,7 @@ var unlisted = []reason{
 	}},
 	{"a part of a message that names the request, and the server's own words", []string{
 		"entering the directory", "opening the directory", "listing the directory", "looking at", "there is no such object", "there is no such version", "there is nothing to hide",
-		"only Backblaze's own tools can delete it, as: b2 rm --versions", "nor can it be hidden", "but a", "the file has", "the file has more bytes", "a directory", "the request is a", "of the AWS SDK", "no answer",
+		"only Backblaze's own tools can delete it, for example: b2 rm --versions", "nor can it be hidden", "but a", "the file has", "the file has more bytes", "a directory", "the request is a", "of the AWS SDK", "no answer",
 	}},
 	{"names its own remedy", []string{
 		"mount the directory by sshfs, or use the URL of the storage itself (s3:, b2:, minio", "remove this directory by hand", "correct HTTPS_PROXY, or name the server in NO_PROXY", "can't find the working directory",

@@ -57,7 +57,7 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	switch {
 	case r.op == "list": // the key of a list is a prefix
 	case err != nil && r.op == "delete":
-		return document{}, r.failed(fmt.Errorf("%w: only the store's own tools can delete it, as: %s", err, s.place.deletion(r.key)))
+		return document{}, r.failed(fmt.Errorf("%w: only the store's own tools can delete it, for example: %s", err, s.place.deletion(r.key)))
 	case err != nil:
 		return document{}, r.failed(err)
 	case r.op == "put" && r.conditional && s.place.Conditions == store.Unsupported:

@@ -517,7 +517,7 @@ func TestCredentialsFail(t *testing.T) {
 // TestUndeletable: if a listed key is invalid, the error has a command that deletes its object.
 func TestUndeletable(t *testing.T) {
 	both(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s is sent", r.Method) }, func(t *testing.T, s store.Store) {
-		const command = `as: aws s3api delete-object --endpoint-url 'http://host:9000' --bucket 'bucket' --key 'a/prefix/index//it'\''s'`
+		const command = `for example: aws s3api delete-object --endpoint-url 'http://host:9000' --bucket 'bucket' --key 'a/prefix/index//it'\''s'`
 		assert.Says(t, s.Delete(t.Context(), "index//it's"), store.ErrInvalidKey, command)
 	})
 }

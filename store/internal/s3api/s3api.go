@@ -297,7 +297,7 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 		r := &request{op: "describe", key: "bucket", permission: "s3:GetBucketVersioning", root: ask.root}
 		got, err := s.do(ctx, r, ask.question)
 		if d.Server = r.answer.Header("Server"); r.ofRclone() {
-			d.Server = "rclone serve s3, or a server like it: listings=fresh in the URL vouches for its listings"
+			d.Server = "rclone serve s3, or a server like it: repolock relies on its listings because of listings=fresh in the URL"
 		}
 		switch {
 		case ctx.Err() != nil:
