@@ -63,7 +63,7 @@ func (p *proof) fails() bool { return p.state.Load() == refuted }
 
 func (p *proof) holds() bool { return p.state.Load() == proven }
 
-// learn sets the result, unless it is set.
+// learn sets the result. The first call counts.
 func (p *proof) learn(ok bool) {
 	state := refuted
 	if ok {

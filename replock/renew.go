@@ -86,7 +86,7 @@ func (r *renewer) end() time.Duration {
 }
 
 // renew replaces one of our objects. Its results are in o even if it fails. unique means that no other client writes
-// the key, so that a put of it can prove If-Match.
+// the key. Then a put of the key can test whether the server honours If-Match.
 func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
 	if r.l.conditions.matchKept && o.etag != "" {
 		return r.replace(ctx, o)

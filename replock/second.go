@@ -113,9 +113,10 @@ func (k *term) putSecond(ctx context.Context) (*second, error) {
 	return s, nil
 }
 
-// unchanged returns nil if our flag is stored as we have last put it, and was never reaped. A listing shows that no
-// client has acquired until then, because each deletes our stale flag first. If an earlier refresh was applied without
-// an answer, it might have put the flag back. Then the lock is lost, and can be resumed if it wasn't reaped.
+// unchanged returns nil if our flag is stored as we last put it, and no client has deleted it since. An acquirer deletes
+// our stale flag before it acquires, so nil means that no client had acquired when the listing was made. If the store
+// applied an earlier refresh without an answer, that refresh might have put a deleted flag back. Then unchanged returns
+// that the lock is lost. The holder can resume it if no client deleted the flag.
 func (k *term) unchanged(ctx context.Context, flag *object) error {
 	seen, err := k.confirm(ctx, flag)
 	if err != nil {

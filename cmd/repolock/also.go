@@ -201,8 +201,8 @@ func label(all []placed, one placed) string {
 	}
 }
 
-// title is label for people. If there are several places, it prefers a repository's name in the configuration file.
-// With --verbose it is always label.
+// title names a place for people. If there are several places, that is the repository's name in the configuration file.
+// A repository without such a name, --verbose and --json have label's name.
 func title(r *show.Reporter, all []placed, one placed) string {
 	if one.listed != "" && len(all) > 1 && !r.Verbose && !r.JSON {
 		return one.listed

@@ -19,7 +19,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// patience is show.Reporter.Patience. Tests replace it: they print in pipes, and their machine can be slow.
+// patience is how long a wait in a pipe or a file lasts until repolock prints a line about it. A test sets a longer one,
+// because a slow machine would print that line at another time.
 var patience = 5 * time.Second
 
 // run runs a command line, and returns the exit code.

@@ -92,7 +92,8 @@ func (g global) given() bool {
 	return g.Repo != "" || g.Unknown != nil || g.Sources["repo"].Variable != ""
 }
 
-// in returns g with the place of a program's lock. A repository that is given stays.
+// in returns g with the place and the name of a program's lock. It keeps the repository and the name that a person has
+// given.
 func (g global) in(p *programs.Program, place programs.Place, given bool) global {
 	g.Typed = maps.Clone(g.Typed)
 	if !given {

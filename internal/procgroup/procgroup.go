@@ -4,8 +4,8 @@
 // our process has ended. The guard also stops the group after a step of the wall clock.
 // A third process, the backstop, kills the group if our process and the guard are both killed.
 //
-// The command behaves as if the shell had started it: it has the terminal when we would have it, and
-// Ctrl-Z, fg and bg work.
+// The command behaves as if the shell had started it: it has the terminal whenever the shell lets us
+// have it, and Ctrl-Z, fg and bg work.
 //
 // The package can't signal a process that leaves the group (setsid, setpgid, the jobs of an interactive
 // shell) or that runs as another user (setuid).

@@ -14,7 +14,7 @@ import (
 // maxQuiet is how often quietNames tries. It is seconds before it gives up.
 const maxQuiet = 2000
 
-// quietNames is names for a file system on which an open directory shows no name that came after it was opened (btrfs).
+// quietNames does what names does, on a file system on which an open directory shows no name that came after it was opened (btrfs).
 // There a scan misses a file that is replaced between the open and the read, however many scans agree.
 //
 // So only a quiet scan counts: the directory wasn't changed from before its open until after its last read. Then its

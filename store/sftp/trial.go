@@ -97,7 +97,8 @@ func (t *clockTrial) requests() []*sftpwire.Request {
 	return []*sftpwire.Request{t.open, sftpwire.Remove(t.file), t.other, sftpwire.Remove(t.spare), t.list}
 }
 
-// maxStrays is how many names of the root a connection looks at for temporary files, if the server sends 100 at a time.
+// maxStrays is the number of names in the root among which a connection looks for left temporary files. It assumes that
+// the server sends 100 names per answer.
 const maxStrays = 1000
 
 // opened takes the answers to requests, and returns the requests of the next flight.

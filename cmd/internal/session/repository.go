@@ -61,7 +61,7 @@ func (r *Repository) Lease(ctx context.Context, observe func(events.Event)) (*le
 	if r.Mode == replock.Exclusive {
 		acquire = r.locker.Exclusive
 	}
-	// The lock doesn't end with ctx: the session, or the keeper, decides.
+	// The lock outlives ctx, until the session or the keeper ends it.
 	opts := []replock.AcquireOption{replock.WithWait(r.Wait), replock.WithParent(context.WithoutCancel(ctx))}
 	if r.Fence {
 		opts = append(opts, replock.WithFencingToken())

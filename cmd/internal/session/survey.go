@@ -87,7 +87,8 @@ func (m Memory) ForgetExists() { m.exists.remove() }
 // note is the path of a file that has a text for later processes of this user, or "".
 type note string
 
-// lasts is how long a note counts. Another program can make a repository in the same place later.
+// lasts is how long a note counts. It isn't forever, because a note becomes wrong if another program makes a repository
+// in the same place.
 const lasts = 7 * 24 * time.Hour
 
 // text returns the text, or "" if there is none or it is too old.

@@ -98,7 +98,7 @@ func (f Flags) Command(name string) string {
 	return words
 }
 
-// note explains the word URL in a command. It is "" if the command has no such word.
+// note tells the reader of a hint which flag its word URL stands for. It is "" if Command writes the repository itself.
 func (f Flags) note() string {
 	if repo := f["repo"]; repo != session.Redact(repo) {
 		return " (URL is your --repo)"
