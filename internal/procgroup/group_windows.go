@@ -54,8 +54,8 @@ func CommandError(name string, err error) error {
 	return fmt.Errorf("%s: %w: %w", name, ErrNotExecutable, err)
 }
 
-// Start starts the command in this environment. It fails as Prepare does. Nothing keeps the connections
-// open if our process ends.
+// Start starts the command in this environment. It fails as Prepare does. It ignores the connections: if our
+// process ends, they close.
 func (p *Prepared) Start(env []string, _ func() Allowance, _ ...syscall.Conn) (*Group, error) {
 	c := p.cmd
 	c.Env = env

@@ -124,7 +124,7 @@ func (b *Backend) yieldToRival(h locking.Handle, state *holding) error {
 	case err != nil:
 		return fault.Join(lost(h, "request "+request+" believes that it has the lock"), err)
 	case given:
-		return lost(h, "request "+request+" believed that it had the lock, and got it")
+		return lost(h, "request "+request+" believed that it had the lock, so the lock was given to it")
 	}
 	return nil
 }

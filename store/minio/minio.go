@@ -198,8 +198,8 @@ func parse(u *url.URL) (t target, err error) {
 
 // own returns a function that reports whether the store itself has sent a request under its context. The library lends
 // its HTTP client and the context to providers of credentials, so a request can also be theirs. MinIO's STS has the
-// server's address, but its requests are POSTs, and a store sends a POST only to delete many objects. The library
-// replaces Amazon's endpoint by the region's.
+// server's address, but its requests are POSTs, and a store sends a POST only to delete many objects. At Amazon
+// a host that contains "s3" counts as the store, because the library replaces the endpoint by the region's.
 func own(endpoint *url.URL) func(*http.Request) bool {
 	server, amazon := address(endpoint), s3utils.IsAmazonEndpoint(*endpoint)
 	return func(r *http.Request) bool {
