@@ -380,7 +380,7 @@ func (w *world) taken(k *pace) bool {
 	for key := range w.stored {
 		lives := w.lives[key]
 		l := lives[len(lives)-1]
-		if strings.HasPrefix(key, prefix(k.step.lock)+"lock.") && !l.waits && !l.dead && (k.step.meets(key) || l.step == k.step.name) {
+		if strings.HasPrefix(key, prefix(k.step.lock)+"lock.") && !l.waits && (k.step.meets(key) || l.step == k.step.name) {
 			return true
 		}
 	}
