@@ -438,8 +438,8 @@ func Unrunnable(args []string, err error) error {
 		return fault.Advise(err, byFlag(word))
 	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
 		return fault.Advise(err, "its dash isn't a hyphen; a word processor may have replaced it: type it again")
-	case strings.HasPrefix(word, "-"):
-		return fault.Advise(err, "flags of repolock come before --, and the command after it")
+	case programs.Misplaced(word) != "":
+		return fault.Advise(err, programs.Misplaced(word))
 	case setting(word):
 		return fault.Advise(err, "only a shell sets a variable like this: write env before it")
 	case strings.Contains(word, " "):

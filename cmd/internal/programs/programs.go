@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/internal/fault"
-	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -232,14 +231,6 @@ func (l *Line) inWords() string {
 
 func eitherWords(words string) string {
 	return fmt.Sprintf("name the lock: {repolock run} --exclusive -- %s …, or {repolock run} --shared if it only reads and adds data", words)
-}
-
-// unknownProgram returns the error of a program that isn't in the table.
-func unknownProgram(word string) error {
-	if why, ok := shells[base(word)]; ok {
-		return fault.Advise(fault.New(fault.Usage, "%s: %s", text.Brief(base(word)), why), eitherWords(base(word)))
-	}
-	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a program whose commands repolock knows", base(word)), eitherWords(text.Word(base(word))))
 }
 
 // unknownCommand returns the error of a command that isn't in the program's table.
