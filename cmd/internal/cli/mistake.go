@@ -137,6 +137,8 @@ func (r *Reader) notACommand(word string, rest []string) error {
 	hint, ours, like := "see repolock help", meant(elsewhere, word), strings.Join(r.Meant(word), ", ")
 	undone := slices.Contains(rest, "--")
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
+	case programs.OtherDash(word) != "":
+		hint = programs.OtherDash(word)
 	case isBackup || ours == "" && like == "" && runs(word):
 		hint, undone = underLock(word, rest), true
 	case ours != "":
@@ -172,6 +174,8 @@ func Resembles(word, name string) bool {
 // notArgument returns the hint for an argument that a command doesn't take, or "".
 func notArgument(command, word string, args []string) string {
 	switch {
+	case programs.OtherDash(word) != "":
+		return programs.OtherDash(word)
 	case command == "break-lock" && len(word) >= LeastID && strings.Trim(word, "0123456789abcdef") == "":
 		return "write an id after its flag: --id " + word
 	case command == "acquire" && slices.Contains(args, "--"):
@@ -368,7 +372,7 @@ func (r *Reader) swallowed(args []string) string {
 // Misnamed returns the probable mistake in a path that doesn't exist, or "".
 func Misnamed(path string) string {
 	quote := func(q string) bool { return len(path) > 1 && strings.HasPrefix(path, q) && strings.HasSuffix(path, q) }
-	switch hint := Unexpanded(path); {
+	switch hint := cmp.Or(programs.OtherDash(path), Unexpanded(path)); {
 	case hint != "":
 		return hint
 	case quote(`"`), quote(`'`):
@@ -436,8 +440,6 @@ func Unrunnable(args []string, err error) error {
 	switch hint := Unexpanded(word); {
 	case slices.Contains(args, "--") && namesRepository(word):
 		return fault.Advise(err, byFlag(word))
-	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
-		return fault.Advise(err, "its dash isn't a hyphen; a word processor may have replaced it: type it again")
 	case programs.Misplaced(word) != "":
 		return fault.Advise(err, programs.Misplaced(word))
 	case setting(word):

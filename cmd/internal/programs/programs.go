@@ -3,6 +3,7 @@
 package programs
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -242,7 +243,7 @@ func (l *Line) unknownCommand() error {
 	if len(w.positional) == 0 {
 		return fault.Advise(fault.New(fault.Usage, "the line has no command of %s", l.Program.Name), "repolock help programs lists the commands")
 	}
-	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of %s that repolock knows", w.positional[0], l.Program.Name), l.inWords())
+	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of %s that repolock knows", w.positional[0], l.Program.Name), cmp.Or(OtherDash(w.positional[0]), l.inWords()))
 }
 
 // Weak returns an error if a mode is too weak for a command line that the table knows. It returns nil for any other
