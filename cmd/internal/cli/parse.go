@@ -87,8 +87,8 @@ func (r *Reader) Called(args []string) (found Entry, ok bool) {
 	return Entry{}, false
 }
 
-// Named returns a line that has a program after --, and no command before it, with the name of Unnamed in front. It
-// returns any other line unchanged.
+// Named returns a line that has a program after --, and no command before it, with the name of Unnamed in front. A word
+// after an unknown flag can be the flag's value. Named returns any other line unchanged.
 func (r *Reader) Named(args []string) []string {
 	before := BeforeDashes(args)
 	if len(args) < len(before)+2 || len(before) > 0 && !strings.HasPrefix(before[0], "-") {
@@ -99,27 +99,35 @@ func (r *Reader) Named(args []string) []string {
 	}
 	app := r.NewParser(&Globals{}, []string{r.Unnamed}).Model
 	flags := append(slices.Clone(NodeOf(app, r.Unnamed).Flags), app.Flags...)
-	valued := func(is func(*kong.Flag) bool) bool {
-		return slices.ContainsFunc(flags, func(f *kong.Flag) bool { return is(f) && !f.IsBool() })
+	find := func(is func(*kong.Flag) bool) (valued, ok bool) {
+		at := slices.IndexFunc(flags, is)
+		return at >= 0 && !flags[at].IsBool(), at >= 0
 	}
+	_, called := r.Called(args)
 	for i := 0; i < len(before); i++ {
 		word := before[i]
 		long, isLong := strings.CutPrefix(word, "--")
 		name, _, written := strings.Cut(long, "=")
+		valued, known := false, true
 		switch {
 		case !strings.HasPrefix(word, "-") || word == "-":
 			return args // an argument
-		case isLong && !written && valued(func(f *kong.Flag) bool { return f.Name == name }):
-			i++
-		case !isLong:
+		case isLong:
+			valued, known = find(func(f *kong.Flag) bool { return f.Name == name })
+			valued = valued && !written
+		default:
 			for at, letter := range word[1:] {
-				if valued(func(f *kong.Flag) bool { return f.Short == letter }) {
-					if at+2 == len(word) {
-						i++
-					}
+				if valued, known = find(func(f *kong.Flag) bool { return f.Short == letter }); valued || !known {
+					valued = valued && at+2 == len(word)
 					break
 				}
 			}
+		}
+		if !known && !called {
+			break
+		}
+		if valued {
+			i++
 		}
 	}
 	return append([]string{r.Unnamed}, args...)
