@@ -40,7 +40,7 @@ func (c helpCmd) run(r *show.Reporter, _ global) (int, error) {
 	}
 	like := reader.Meant(c.Topic)
 	for _, t := range topics {
-		if cli.Resembles(c.Topic, t.Name) {
+		if text.Resembles(c.Topic, t.Name) {
 			like = append(like, t.Name)
 		}
 	}

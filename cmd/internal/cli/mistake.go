@@ -135,7 +135,7 @@ func (r *Reader) early(args []string, at int) error {
 // the user wants to run, or another tool's name for a command.
 func (r *Reader) notACommand(word string, rest []string) error {
 	hint, ours, like := "see repolock help", meant(elsewhere, word), strings.Join(r.Meant(word), ", ")
-	undone := slices.Contains(rest, "--")
+	undone, program := slices.Contains(rest, "--"), programs.Near(word)
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
 	case programs.OtherDash(word) != "":
 		hint = programs.OtherDash(word)
@@ -147,6 +147,8 @@ func (r *Reader) notACommand(word string, rest []string) error {
 		hint = byFlag(word)
 	case like != "":
 		hint = "did you mean " + like + "?"
+	case program != "":
+		hint, undone = "did you mean "+program+"? "+underLock(program, rest), true
 	}
 	err := fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of repolock", harmless(word)), hint)
 	if undone {
@@ -158,17 +160,11 @@ func (r *Reader) notACommand(word string, rest []string) error {
 // Meant returns the commands that a word resembles.
 func (r *Reader) Meant(word string) (all []string) {
 	for _, c := range r.Commands() {
-		if !c.IsHidden() && Resembles(word, c.Name) {
+		if !c.IsHidden() && text.Resembles(word, c.Name) {
 			all = append(all, c.Name)
 		}
 	}
 	return all
-}
-
-// Resembles reports whether a name begins with a word, or the word can be a misspelling of it.
-func Resembles(word, name string) bool {
-	d := distance(name, word)
-	return word != "" && (strings.HasPrefix(name, word) || d <= 2 && 2*d <= len(word))
 }
 
 // notArgument returns the hint for an argument that a command doesn't take, or "".
@@ -277,33 +273,6 @@ var flagsElsewhere = []meaning{
 	{"--held-exit-code", []string{"conflict-exit-code"}}, // flock
 }
 
-// distance is the number of bytes to insert, delete or replace that turns a into b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0]++
-		for j := range len(b) {
-			d := before
-			if a[i] != b[j] {
-				d = min(before, row[j], row[j+1]) + 1
-			}
-			before, row[j+1] = row[j+1], d
-		}
-	}
-	return row[len(b)]
-}
-
-// misspells reports whether a short word differs from ours by one letter, or has two neighbours of ours exchanged.
-func misspells(word, ours string) bool {
-	d := distance(word, ours)
-	letters := func(s string) string { return string(slices.Sorted(slices.Values([]byte(s)))) }
-	return len(word) > 2 && (d == 1 || d == 2 && letters(word) == letters(ours))
-}
-
 // NotAFlag returns the error of a flag that the called command doesn't have. For -wait the flag is -w, and the
 // word is -wait.
 func (r *Reader) NotAFlag(args []string, flag, word string) error {
@@ -345,7 +314,7 @@ func (r *Reader) similar(command, word string) string {
 	best, at := "", 3
 	app := r.Model()
 	for _, f := range Visible(append(slices.Clone(NodeOf(app, command).Flags), app.Flags...)) {
-		switch d := distance(name, f.Name); {
+		switch d := text.Distance(name, f.Name); {
 		case strings.HasPrefix(name, "no") && !strings.HasPrefix(f.Name, "no"):
 		case name != "" && strings.HasPrefix(f.Name, name):
 			return "--" + f.Name

@@ -17,6 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )
@@ -92,8 +93,8 @@ func (r *Reader) Unheeded(environ []string, all bool) (says []string) {
 		flag = cmp.Or(strings.TrimPrefix(meant(flagsElsewhere, flag), "--"), flag)
 		i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == flag })
 		if i < 0 {
-			meant := slices.IndexFunc(read, func(ours string) bool { return misspells(name, ours) })
-			like := slices.IndexFunc(flags, func(f *kong.Flag) bool { return misspells(flag, f.Name) })
+			meant := slices.IndexFunc(read, func(ours string) bool { return text.Misspells(name, ours) })
+			like := slices.IndexFunc(flags, func(f *kong.Flag) bool { return text.Misspells(flag, f.Name) })
 			switch {
 			case meant >= 0:
 				name += " (did you mean " + read[meant] + "?)"
@@ -361,7 +362,7 @@ func (s *settings) find(word string, given bool) *repository {
 		case !ok && errors.Is(err, fs.ErrNotExist):
 			err := fault.New(fault.NotFound, "%q: there is no such directory here, and %s", word, s.unlisted())
 			for _, name := range slices.Sorted(maps.Keys(file.Repositories)) {
-				if misspells(word, name) {
+				if text.Misspells(word, name) {
 					err = fault.Advise(err, "did you mean "+name+"?")
 				}
 			}

@@ -1,6 +1,8 @@
 package programs
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -39,6 +41,9 @@ func unknownProgram(word string) error {
 	if OtherDash(word) != "" {
 		hint += ", before the first --"
 	}
+	if near := Near(word); hint == "" && near != "" {
+		hint = "did you mean " + near + "?"
+	}
 	if words := strings.Fields(word); len(words) > 1 && Find(base(words[0])) != nil {
 		name, hint = base(words[0])+" …", "the quotes make one word of the whole command: leave them out"
 	}
@@ -46,4 +51,51 @@ func unknownProgram(word string) error {
 		hint = eitherWords(text.Word(name))
 	}
 	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a program whose commands repolock knows", name), hint)
+}
+
+// Near returns the programs that a word of three letters or more resembles, or "".
+func Near(word string) string {
+	var names []string
+	name := base(word)
+	for _, p := range All {
+		if len(name) > 2 && text.Resembles(name, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// unknownCommand returns the error of a command that isn't in the program's table.
+func (l *Line) unknownCommand() error {
+	w := l.words
+	switch {
+	case w.unknown != "":
+		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, or the flag lacks its value, so it can't find the command", w.unknown, l.Program.Name), l.inWords())
+	case len(w.positional) == 0:
+		return fault.Advise(fault.New(fault.Usage, "the line has no command of %s", l.Program.Name), "repolock help programs lists the commands")
+	}
+	name := w.positional[0]
+	group := cmp.Or(l.Program.alias[name], name) + " "
+	if len(w.positional) > 1 && slices.ContainsFunc(l.Program.Commands, func(c Command) bool { return strings.HasPrefix(c.Words, group) }) {
+		name += " " + w.positional[1]
+	}
+	hint := l.inWords()
+	if near := l.Program.near(w.positional); len(near) > 4 {
+		hint = "repolock help programs lists the commands"
+	} else if len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of %s that repolock knows", name, l.Program.Name), cmp.Or(OtherDash(name), hint))
+}
+
+// near returns the commands that the first words resemble.
+func (p *Program) near(words []string) (names []string) {
+	words = append([]string{cmp.Or(p.alias[words[0]], words[0])}, words[1:]...)
+	for _, c := range p.Commands {
+		n := min(len(words), len(strings.Fields(c.Words)))
+		if text.Resembles(strings.Join(words[:n], " "), c.Words) {
+			names = append(names, c.Words)
+		}
+	}
+	return names
 }

@@ -3,7 +3,6 @@
 package programs
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -232,18 +231,6 @@ func (l *Line) inWords() string {
 
 func eitherWords(words string) string {
 	return fmt.Sprintf("name the lock: {repolock run} --exclusive -- %s …, or {repolock run} --shared if it only reads and adds data", words)
-}
-
-// unknownCommand returns the error of a command that isn't in the program's table.
-func (l *Line) unknownCommand() error {
-	w := l.words
-	if w.unknown != "" {
-		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, or the flag lacks its value, so it can't find the command", w.unknown, l.Program.Name), l.inWords())
-	}
-	if len(w.positional) == 0 {
-		return fault.Advise(fault.New(fault.Usage, "the line has no command of %s", l.Program.Name), "repolock help programs lists the commands")
-	}
-	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of %s that repolock knows", w.positional[0], l.Program.Name), cmp.Or(OtherDash(w.positional[0]), l.inWords()))
 }
 
 // Weak returns an error if a mode is too weak for a command line that the table knows. It returns nil for any other
