@@ -73,7 +73,7 @@ func (c wrapCmd) Files() map[string]string {
 }
 
 func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
-	defer func() { err = cli.Unrunnable(c.Command, err) }()
+	defer func() { err = cli.Unrunnable(c.Command, g.Typed["repo"], err) }()
 	if err := c.Check(); err != nil {
 		return 0, err
 	}

@@ -103,9 +103,13 @@ func (r *Reader) unexpected(ctx *kong.Context, args []string) error {
 	case selected == nil && after:
 		return noCommand(word, args[at+1:])
 	case selected == nil:
-		return r.notACommand(word, args[at+1:])
+		return r.notACommand(args, at)
 	}
-	return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(word)), notArgument(selected.Name, word, args))
+	hint, sure := r.unquoted(args, at, selected)
+	if !sure {
+		hint = cmp.Or(notArgument(selected.Name, word, args), hint)
+	}
+	return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(word)), hint)
 }
 
 // early returns the error of a flag that belongs to a command and comes before it, or nil.
@@ -133,10 +137,14 @@ func (r *Reader) early(args []string, at int) error {
 
 // notACommand returns the error of a first word that is no command of repolock. Often it is the program that
 // the user wants to run, or another tool's name for a command.
-func (r *Reader) notACommand(word string, rest []string) error {
+func (r *Reader) notACommand(args []string, at int) error {
+	word, rest := args[at], args[at+1:]
+	quotes, sure := r.unquoted(args, at, nil)
 	hint, ours, like := "see repolock help", meant(elsewhere, word), strings.Join(r.Meant(word), ", ")
 	undone, program := slices.Contains(rest, "--"), programs.Near(word)
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
+	case sure:
+		hint = quotes
 	case programs.OtherDash(word) != "":
 		hint = programs.OtherDash(word)
 	case isBackup || ours == "" && like == "" && runs(word):
@@ -146,7 +154,9 @@ func (r *Reader) notACommand(word string, rest []string) error {
 	case namesRepository(word):
 		hint = byFlag(word)
 	case like != "":
-		hint = "did you mean " + like + "?"
+		hint = strings.TrimSuffix("did you mean "+like+"? "+quotes, " ")
+	case quotes != "":
+		hint = quotes
 	case program != "":
 		hint, undone = "did you mean "+program+"? "+underLock(program, rest), true
 	}
@@ -155,6 +165,60 @@ func (r *Reader) notACommand(word string, rest []string) error {
 		return notRun(err)
 	}
 	return err
+}
+
+// unquoted returns a hint if a word can be the rest of a path or URL that has a blank, and that the line doesn't quote,
+// or "". It is sure if such a path exists. command is nil if none is known.
+func (r *Reader) unquoted(args []string, at int, command *kong.Node) (hint string, sure bool) {
+	if at == 0 {
+		return "", false
+	}
+	before := args[at-1]
+	app := r.Model()
+	flags := slices.Clone(app.Flags)
+	for _, c := range app.Children {
+		flags = append(flags, c.Flags...)
+	}
+	for _, f := range flags {
+		if f.Tag.Get("predictor") == "" {
+			continue
+		}
+		long, short := "--"+f.Name, "-"+string(f.Short)
+		value, written := strings.CutPrefix(before, long+"=")
+		switch {
+		case written:
+			return rejoined(long+" ", value, args[at:])
+		case at > 1 && (args[at-2] == long || f.Short != 0 && args[at-2] == short):
+			return rejoined(args[at-2]+" ", before, args[at:])
+		case f.Short != 0 && len(before) > len(short) && strings.HasPrefix(before, short):
+			return rejoined(short+" ", before[len(short):], args[at:])
+		}
+	}
+	if command != nil && slices.Contains([]string{"doctor", "torture", "history"}, command.Name) && !strings.HasPrefix(before, "-") {
+		return rejoined("", before, args[at:])
+	}
+	return "", false
+}
+
+// rejoined returns the hint for a path or URL that the words after it can belong to. flag comes before it in the hint.
+func rejoined(flag, value string, words []string) (hint string, sure bool) {
+	exists := func(path string) bool { _, err := os.Stat(path); return err == nil }
+	quoted := func(path string) string { return "a value with a blank needs quotes: " + flag + text.Word(path) }
+	path := value
+	for _, word := range words[:min(len(words), 9)] {
+		if strings.HasPrefix(word, "-") {
+			break
+		}
+		if path += " " + word; exists(path) {
+			return quoted(path), true
+		}
+	}
+	switch {
+	case strings.Contains(value, "://"), isName(value), exists(value):
+		return "", false
+	default:
+		return quoted(value + " " + words[0]), false
+	}
 }
 
 // Meant returns the commands that a word resembles.
@@ -390,8 +454,8 @@ func harmless(word string) string {
 // setting reports whether a word sets a variable, as a shell does.
 func setting(word string) bool { return lazyregexp.New(`^[A-Za-z_]\w*=`).MatchString(word) }
 
-// Unrunnable adds a hint to the error of a command that could not be run.
-func Unrunnable(args []string, err error) error {
+// Unrunnable adds a hint to the error of a command that could not be run. repo is the repository of the line.
+func Unrunnable(args []string, repo string, err error) error {
 	class := procgroup.ErrNotFound
 	if !errors.Is(err, class) {
 		class = procgroup.ErrNotExecutable
@@ -406,8 +470,12 @@ func Unrunnable(args []string, err error) error {
 	if safe := harmless(word); safe != word {
 		err = fmt.Errorf("%s: %w", safe, class)
 	}
+	dashes := slices.Contains(args, "--")
+	if hint, sure := rejoined("-r ", repo, args); dashes && repo != "" && sure {
+		return fault.Advise(err, hint)
+	}
 	switch hint := Unexpanded(word); {
-	case slices.Contains(args, "--") && namesRepository(word):
+	case dashes && namesRepository(word):
 		return fault.Advise(err, byFlag(word))
 	case programs.Misplaced(word) != "":
 		return fault.Advise(err, programs.Misplaced(word))
