@@ -86,6 +86,10 @@ func (r *Reader) unexpected(ctx *kong.Context, args []string) error {
 	word, selected := args[at], ctx.Selected()
 	after := slices.Contains(args[:at], "--")
 	if selected == nil && !after {
+		before := BeforeDashes(args)
+		if i, unknown := r.argument(before); i < len(before) && !unknown && !slices.Contains(r.Names(), before[i]) {
+			return r.notACommand(args, i)
+		}
 		if err := r.early(args, at); err != nil {
 			return err
 		}

@@ -94,43 +94,50 @@ func (r *Reader) Named(args []string) []string {
 	if len(args) < len(before)+2 || len(before) > 0 && !strings.HasPrefix(before[0], "-") {
 		return args
 	}
-	if len(before) == 0 {
-		return append([]string{r.Unnamed}, args...)
+	at, unknown := r.argument(before)
+	if _, called := r.Called(args); at < len(before) && (called || !unknown) {
+		return args
+	}
+	return append([]string{r.Unnamed}, args...)
+}
+
+// argument returns the index of the first word that is neither a flag nor a flag's value, or len(words). unknown reports
+// whether Unnamed lacks a flag before it.
+func (r *Reader) argument(words []string) (at int, unknown bool) {
+	if len(words) == 0 {
+		return 0, false
 	}
 	app := r.NewParser(&Globals{}, []string{r.Unnamed}).Model
 	flags := append(slices.Clone(NodeOf(app, r.Unnamed).Flags), app.Flags...)
 	find := func(is func(*kong.Flag) bool) (valued, ok bool) {
-		at := slices.IndexFunc(flags, is)
-		return at >= 0 && !flags[at].IsBool(), at >= 0
+		i := slices.IndexFunc(flags, is)
+		return i >= 0 && !flags[i].IsBool(), i >= 0
 	}
-	_, called := r.Called(args)
-	for i := 0; i < len(before); i++ {
-		word := before[i]
+	for ; at < len(words); at++ {
+		word := words[at]
 		long, isLong := strings.CutPrefix(word, "--")
 		name, _, written := strings.Cut(long, "=")
 		valued, known := false, true
 		switch {
 		case !strings.HasPrefix(word, "-") || word == "-":
-			return args // an argument
+			return at, unknown
 		case isLong:
 			valued, known = find(func(f *kong.Flag) bool { return f.Name == name })
 			valued = valued && !written
 		default:
-			for at, letter := range word[1:] {
+			for i, letter := range word[1:] {
 				if valued, known = find(func(f *kong.Flag) bool { return f.Short == letter }); valued || !known {
-					valued = valued && at+2 == len(word)
+					valued = valued && i+2 == len(word)
 					break
 				}
 			}
 		}
-		if !known && !called {
-			break
-		}
+		unknown = unknown || !known
 		if valued {
-			i++
+			at++
 		}
 	}
-	return append([]string{r.Unnamed}, args...)
+	return len(words), unknown
 }
 
 // Parsed is a command line that Parse has read.
