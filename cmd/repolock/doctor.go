@@ -11,6 +11,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/doctor"
+	"github.com/repolock/repolock/cmd/internal/programs"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
@@ -33,6 +34,11 @@ type doctorCmd struct {
 func (c doctorCmd) run(r *show.Reporter, g global) (code int, err error) {
 	if len(c.Program) > 0 {
 		return c.program(r, g)
+	}
+	if c.URL != "" && g.Unknown != nil {
+		if hint := programs.Alone(r.Command, []string{c.URL}); hint != "" {
+			g.Unknown = fault.Advise(g.Unknown, fault.Expand(hint, nil)) // without the argument as --repo
+		}
 	}
 	var gateways, urls []string
 	for _, raw := range c.Also {

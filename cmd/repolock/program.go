@@ -232,7 +232,7 @@ func ofProgram(args []string) []string {
 		return args
 	}
 	program := args[len(before)+1:]
-	if programs.Find(program[0]) == nil {
+	if program[0] == "" || programs.Find(program[0]) == nil && c.Name == "doctor" && canBeRepository(program[0], args) {
 		return args
 	}
 	words := slices.Clone(before)
@@ -242,15 +242,40 @@ func ofProgram(args []string) []string {
 	return words
 }
 
+// canBeRepository reports whether a word can be the argument of doctor: a URL, a path, or a name of the configuration
+// file.
+func canBeRepository(word string, args []string) bool {
+	if strings.ContainsAny(word, `:/\`) {
+		return true
+	}
+	if file := reader.ConfigFile(args); file != nil {
+		if _, listed := file.Repositories[word]; listed {
+			return true
+		}
+	}
+	info, err := os.Stat(word)
+	return err == nil && info.IsDir()
+}
+
+// known returns the program. It can have a path and wrappers, as in a line of repolock -- PROGRAM.
+func (a after) known(r *show.Reporter) (*programs.Program, error) {
+	if line, _ := programs.Read(a.Program, os.Environ()); line.Program != nil {
+		return line.Program, nil
+	}
+	return nil, programs.UnknownAlone(r.Command, a.Program)
+}
+
 // locate completes g by the place in which repolock -- PROGRAM locks.
 func (a after) locate(r *show.Reporter, g global) (global, error) {
 	if len(a.Program) == 0 {
 		return g, nil
 	}
-	p, given := programs.Find(a.Program[0]), g.given()
-	place := programs.Place{Name: p.Lock}
+	p, err := a.known(r)
+	if err != nil {
+		return g, err
+	}
+	given, place := g.given(), programs.Place{Name: p.Lock}
 	if !given {
-		var err error
 		if _, place, err = placeOf(a.Program); err != nil {
 			return g, err
 		}
@@ -290,7 +315,10 @@ type jsonCommand struct {
 
 // program reports which lock repolock takes for each command of a program, and where.
 func (c doctorCmd) program(r *show.Reporter, g global) (int, error) {
-	p := programs.Find(c.Program[0])
+	p, err := c.known(r)
+	if err != nil {
+		return 0, err
+	}
 	out := jsonProgram{Program: p.Name}
 	rows := []string{"COMMAND\tLOCK"}
 	for _, command := range p.Commands {

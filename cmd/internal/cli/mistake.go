@@ -246,6 +246,8 @@ func notArgument(command, word string, args []string) string {
 		return "acquire runs no command: write {repolock run} --shared -- COMMAND"
 	case command != "doctor" && command != "torture" && namesRepository(word): // their argument is a repository
 		return byFlag(word)
+	case command == "status", command == "break-lock":
+		return programs.Alone(command, []string{word})
 	default:
 		return ""
 	}

@@ -2,6 +2,7 @@ package programs
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -98,4 +99,29 @@ func (p *Program) near(words []string) (names []string) {
 		}
 	}
 	return names
+}
+
+// Alone returns a hint if a program follows a command of repolock, such as status, in another way than -- PROGRAM, or "".
+func Alone(command string, words []string) string {
+	for _, word := range words {
+		if p := Find(base(word)); p != nil {
+			return fmt.Sprintf("write the program's name alone after --: {repolock %s} -- %s", command, p.Name)
+		}
+	}
+	if near := Near(words[0]); near != "" && !strings.Contains(near, ",") {
+		return fmt.Sprintf("did you mean {repolock %s} -- %s?", command, near)
+	}
+	return ""
+}
+
+// UnknownAlone returns the error of words that follow a command of repolock, such as status, and --. They begin with no
+// program of the table.
+func UnknownAlone(command string, words []string) error {
+	var names []string
+	for _, p := range All {
+		names = append(names, p.Name)
+	}
+	hint := cmp.Or(Misplaced(words[0]), Alone(command, words),
+		fmt.Sprintf("repolock knows %s: {repolock %s} -- %s", strings.Join(names, ", "), command, restic.Name))
+	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a program whose commands repolock knows", base(words[0])), hint)
 }

@@ -113,7 +113,7 @@ var commandMutants = []mutant{
 	{"doctor names another lock than repolock -- PROGRAM takes", "cmd/repolock/program.go",
 		"\t\tat.Name = cmp.Or(at.Name, p.Lock)\n", "", test(ofCommand, "TestScripts/programs")},
 	{"status -- PROGRAM looks elsewhere than repolock -- PROGRAM locks", "cmd/repolock/program.go",
-		"\tif !given {\n\t\tvar err", "\tif place.URL == \"\" {\n\t\tvar err", test(ofCommand, "TestScripts/programs")},
+		"\tif !given {\n\t\tif _, place", "\tif place.URL == \"\" {\n\t\tif _, place", test(ofCommand, "TestScripts/programs")},
 	{"status -- PROGRAM lacks the program's credentials", "cmd/repolock/program.go",
 		"\t\t\t_ = os.Setenv(name, value)\n", "\t\t\t_, _ = name, value\n", test(ofCommand, "TestProgramsCredentials")},
 	{"restic's own lock stays before a prune", "cmd/internal/programs/programs.go",
