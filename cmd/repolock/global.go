@@ -53,6 +53,8 @@ func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, 
 	return l, nil
 }
 
+var errNoRepository = fault.New(fault.Usage, "no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")
+
 // store opens the repository.
 func (g global) store(ctx context.Context) (store.Store, error) {
 	switch {
@@ -61,7 +63,7 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 	case g.Repo == "" && g.Sources["repo"].Variable != "":
 		return nil, fault.New(fault.Usage, "no repository: %s is set and empty: set it to a repository, or unset it, or give --repo", g.Sources["repo"].Variable)
 	case g.Repo == "":
-		err := fault.New(fault.Usage, "no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")
+		err := errNoRepository
 		if g.File != nil && len(g.File.Repositories) > 0 {
 			names := slices.Sorted(maps.Keys(g.File.Repositories))
 			err = fault.Advise(err, fmt.Sprintf("%s lists repositories: write -r %s", g.File.Path, strings.Join(names[:min(len(names), 3)], ", or -r ")))

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"log"
 	"os"
@@ -52,6 +53,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	explain(r, in, args)
 	code, err := in.Selected.Target.Interface().(command).run(r, g)
 	if err != nil {
+		if errors.Is(err, errNoRepository) && fault.Advice(err) == fault.SeeHelp {
+			err = fault.Advise(err, instead(r.Command, in.Selected.Target.Interface()))
+		}
 		code = r.Fail(err)
 		if sig, ok := session.SignalOf(err); ok {
 			session.Interrupt(sig, false)

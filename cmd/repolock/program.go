@@ -112,6 +112,17 @@ func (g global) in(p *programs.Program, place programs.Place, given bool) global
 	return g
 }
 
+// instead returns the hint for a command that lacks a repository, if a program has one, or "".
+func instead(name string, command any) string {
+	var words []string
+	if c, ok := command.(interface {
+		args(of string) ([]string, error)
+	}); ok {
+		words, _ = c.args(name)
+	}
+	return programs.Instead(name, words, os.Environ(), thisMachine())
+}
+
 // thisMachine has the facts about this machine that package programs may read.
 func thisMachine() programs.System {
 	settings, _ := os.UserConfigDir()

@@ -125,3 +125,32 @@ func UnknownAlone(command string, words []string) error {
 		fmt.Sprintf("repolock knows %s: {repolock %s} -- %s", strings.Join(names, ", "), command, restic.Name))
 	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a program whose commands repolock knows", base(words[0])), hint)
 }
+
+// Instead returns the hint for a command of repolock that lacks a repository, if a program's own repository has the lock,
+// or "". words is the line that the command runs, or nil.
+func Instead(command string, words, env []string, s System) string {
+	if line, err := Read(words, env); err == nil {
+		if _, err := line.Place(s); err != nil {
+			return ""
+		}
+		return fmt.Sprintf("write {repolock -- %s …}: it finds the repository of %s", line.title(), line.Program.Name)
+	}
+	switch p, variable := Named(env); {
+	case p == nil:
+		return ""
+	case slices.Contains([]string{"status", "break-lock", "doctor"}, command):
+		return fmt.Sprintf("write {repolock %s} -- %s: it finds the repository in %s", command, p.Name, variable)
+	case p != restic:
+		return ""
+	default:
+		line, err := Read([]string{p.Name, "backup"}, env)
+		if err != nil {
+			return ""
+		}
+		place, err := line.Place(s)
+		if err != nil || strings.Contains(place.URL, "command=") { // it can be secret
+			return ""
+		}
+		return fmt.Sprintf("for the repository in %s give --repo %s", variable, text.Word(place.URL))
+	}
+}

@@ -30,6 +30,7 @@ type Program struct {
 	variables string
 	alias     map[string]string // words that mean another word in a command's name
 	locate    func(*Line, System) (Place, error)
+	named     []string // variables that name the repository
 }
 
 // Command is a row of a program's table.
@@ -268,6 +269,19 @@ func Find(name string) *Program {
 		}
 	}
 	return nil
+}
+
+// Named returns a program whose repository a variable of env names, and that variable, or nil.
+func Named(env []string) (*Program, string) {
+	set := newEnviron(env)
+	for _, p := range All {
+		for _, variable := range p.named {
+			if set[variable] != "" {
+				return p, variable
+			}
+		}
+	}
+	return nil, ""
 }
 
 // base returns the name of an executable without its directory and without .exe.

@@ -16,7 +16,7 @@ const twoRepositories = "it reads one repository and writes into another, so it 
 var dryRun = []Rule{{Flag: "dry-run"}}
 
 var restic = &Program{
-	Name: "restic", Page: "restic.md", locate: (*Line).resticPlace,
+	Name: "restic", Page: "restic.md", locate: (*Line).resticPlace, named: []string{"RESTIC_REPOSITORY", "RESTIC_REPOSITORY_FILE"},
 	flags: `cacert= cache-dir= cleanup-cache compression= extra-verify help,h http-user-agent= insecure-no-password
 insecure-tls json key-hint= limit-download= limit-upload= no-cache no-extra-verify no-lock option,o= pack-size=
 password-command= password-file,p= quiet,q repo,r= repository-file= retry-lock= stuck-request-timeout=
@@ -79,7 +79,7 @@ var interactive = []Rule{{Flag: "interactive", Mode: exclusive, Raise: true}}
 
 // rustic has no lock of its own: repolock uses the modes of restic's commands.
 var rustic = &Program{
-	Name: "rustic", Page: "restic.md", locate: (*Line).rusticPlace,
+	Name: "rustic", Page: "restic.md", locate: (*Line).rusticPlace, named: []string{"RUSTIC_REPOSITORY"},
 	flags: `help,h version,V use-profile,P= profile-substitute-env dry-run,n dry-run-warmup check-index log-level=
 log-level-logfile= log-level-dependencies= log-file= no-progress progress-interval= group-by,g= prometheus=
 prometheus-user= prometheus-pass= repository,r= repo-hot= option,o= no-cache cache-dir= warm-up warm-up-command=
@@ -147,7 +147,7 @@ tags-rewritten= target= time-template= username=`,
 
 // borg is Borg 1 and Borg 2. A backup is exclusive, because Borg 1 lets only one Borg write.
 var borg = &Program{
-	Name: "borg", Others: []string{"borg2"}, Page: "borg.md", locate: (*Line).borgPlace,
+	Name: "borg", Others: []string{"borg2"}, Page: "borg.md", locate: (*Line).borgPlace, named: []string{"BORG_REPO"},
 	flags: `version,V help,h critical error warning info,v verbose,v debug debug-topic= progress,p iec log-json
 lock-wait= bypass-lock show-version show-rc umask= remote-path= remote-ratelimit= upload-ratelimit= remote-buffer=
 upload-buffer= consider-part-files debug-profile= rsh= socket= repo,r= other-repo= from-borg1
@@ -220,7 +220,7 @@ strip-components= tam tar-format= tar-filter= target= threshold= timestamp= unde
 var noMaintenance = []Rule{{Flag: "auto-maintenance", Off: true, Mode: shared}}
 
 var kopia = &Program{
-	Name: "kopia", Page: "kopia.md", locate: (*Line).kopiaPlace, syntax: syntax{negated: true, files: true},
+	Name: "kopia", Page: "kopia.md", locate: (*Line).kopiaPlace, named: []string{"KOPIA_CONFIG_PATH"}, syntax: syntax{negated: true, files: true},
 	alias: map[string]string{"snap": "snapshot", "snapshots": "snapshot", "repo": "repository", "manifests": "manifest", "policies": "policy", "ls": "list", "verify": "verify"},
 	flags: `help help-long help-full help-man version log-file= log-dir= max-log-files= max-log-age= max-total-log-size-mb= log-level= file-log-level=
 content-log-dir= file-log-local-tz force-color disable-color disable-file-logging disable-content-log console-timestamps json-log-console json-log-file
@@ -365,7 +365,7 @@ webdav-username= write-requests-per-second= younger-than=`,
 var dryRunAlone = []Rule{{Flag: "dry-run", Alone: true}}
 
 var cloudstic = &Program{
-	Name: "cloudstic", Page: "cloudstic.md", Lock: "cloudstic", locate: (*Line).cloudsticPlace, syntax: syntax{oneDash: true},
+	Name: "cloudstic", Page: "cloudstic.md", Lock: "cloudstic", locate: (*Line).cloudsticPlace, named: []string{"CLOUDSTIC_STORE"}, syntax: syntax{oneDash: true},
 	flags: `store= profile= profiles-file= s3-endpoint= s3-region= s3-profile= s3-access-key= s3-secret-key=
 source-sftp-password= source-sftp-key= source-sftp-insecure source-sftp-known-hosts= store-sftp-password=
 store-sftp-key= store-sftp-insecure store-sftp-known-hosts= encryption-key= password= recovery-key= kms-key-arn=
