@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/cli"
+	"github.com/repolock/repolock/cmd/internal/programs"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
@@ -23,7 +25,7 @@ type wrapCmd struct {
 	lockFlags
 	policyFlags
 	OnLost    string        `brief:"What to do to the command when the lock is lost" placeholder:"pause|term|kill|warn" config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM before the deadline, and kills it at the deadline; kill kills it; warn lets it run on."`
-	DryRun    bool          `brief:"Run nothing: print whether the lock is free" help:"Don't run the command, and take no lock: print the command and whether the lock is free. If the lock is held, exit with the same code as without --dry-run. If the command has a dry run of its own, run that with run --no-lock."`
+	DryRun    bool          `brief:"Run nothing: print whether the lock is free" help:"Don't run the command, and take no lock: print the command and whether the lock is free. If the lock is held, exit with the same code as without --dry-run. If the command has a dry run of its own, run that: repolock -- restic prune --dry-run, or for another program run --no-lock."`
 	OncePer   time.Duration `rare:"" brief:"Skip the job if it succeeded less than this ago" placeholder:"PERIOD" help:"Skip the command, and exit with 0, if the same job has succeeded less than this time ago (1m or more), on any machine that locks there: for one line in the crontabs of several machines. Only with the exclusive lock. The last success is stored beside the lock, for each operation, and for each --job of it. Half of the time between two starts fits nearly every job."`
 	ResumeFor time.Duration `rare:"" brief:"How long to try to resume a lost lock" config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
@@ -244,6 +246,7 @@ func (c wrapCmd) dryRun(r *show.Reporter, p plan, args []string, none bool) (int
 	if c.operation == "restore" { // a prune must not delete what a restore reads
 		out.Suggestion = "for a command with a dry run of its own: repolock restore -- COMMAND"
 	}
+	out.Suggestion = cmp.Or(programs.OwnDryRun(args, os.Environ()), out.Suggestion)
 	if none {
 		return 0, out.print(r)
 	}

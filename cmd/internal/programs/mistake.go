@@ -154,3 +154,17 @@ func Instead(command string, words, env []string, s System) string {
 		return fmt.Sprintf("for the repository in %s give --repo %s", variable, text.Word(place.URL))
 	}
 }
+
+// OwnDryRun returns a hint on the dry run of a program's command itself, or "" if the table doesn't know the line.
+func OwnDryRun(words, env []string) string {
+	line, err := Read(words, env)
+	if err != nil {
+		return ""
+	}
+	for _, r := range line.Command.Rules {
+		if r.Flag == "dry-run" && r.Mode == None && r.Refused == "" && !r.Alone {
+			return "its own dry run needs no lock: repolock -- " + line.title() + " --dry-run …"
+		}
+	}
+	return "a dry run of its own gets the lock that it needs: repolock -- " + line.title() + " …"
+}
