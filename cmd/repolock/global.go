@@ -25,6 +25,9 @@ type global struct {
 	cli.Globals
 	observe func(replock.Event) // gets the events of reading locks; nil: they are dropped
 	beside  string              // the program whose repository the place is beside, or ""
+	by      string              // the program's variable or argument that names the repository, or ""
+	// onlyLocks is set if a program's own place has nothing but locks.
+	onlyLocks bool
 }
 
 // shown returns the values that decide what is shown.
@@ -84,8 +87,11 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 	return s, nil
 }
 
-// namedBy returns the variable or the file that names the repository.
+// namedBy returns the variable or the file that names the repository, or "" if the command line does.
 func (g global) namedBy() string {
+	if g.OnLine("repo") {
+		return ""
+	}
 	if from := g.Sources["repo"].Variable; from != "" || g.File == nil {
 		return from
 	}

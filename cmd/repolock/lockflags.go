@@ -252,8 +252,8 @@ func unusable(err error) error {
 
 // newSurvey returns nil if there is no repository to survey, or no line may be printed.
 func newSurvey(r *show.Reporter, g global) *session.Survey {
-	if r.Quiet || r.JSON || g.Repo == "" || g.Unknown != nil || g.beside != "" { // a place beside has only locks
+	if r.Quiet || r.JSON || g.Repo == "" || g.Unknown != nil || g.onlyLocks {
 		return nil
 	}
-	return session.NewSurvey(g.place(), g.store, r.Say)
+	return session.NewSurvey(g.place(), cmp.Or(g.by, g.namedBy(), "--repo"), g.store, r.Say)
 }

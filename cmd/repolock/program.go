@@ -98,6 +98,7 @@ func (g global) in(p *programs.Program, place programs.Place, given bool) global
 	g.Typed = maps.Clone(g.Typed)
 	if !given {
 		g.Repo, g.Typed["repo"] = place.URL, place.URL
+		g.by, g.onlyLocks = place.By, place.Alone
 		for _, v := range place.Environ { // the store's credentials
 			name, value, _ := strings.Cut(v, "=")
 			_ = os.Setenv(name, value)

@@ -35,6 +35,10 @@ type Place struct {
 	Name string // of the lock, if it isn't the repository's own
 	// Beside is set if the place is a directory of its own, which a person must make.
 	Beside bool
+	// Alone is set if nothing but locks belongs there.
+	Alone bool
+	// By is the program's variable or argument that names the place.
+	By string
 	// Environ are variables with credentials, as our stores read them, from the variables of the program.
 	Environ []string
 }
@@ -53,6 +57,7 @@ func (l *Line) Place(s System) (Place, error) {
 		return Place{}, l.elsewhere("can't be written as a URL of repolock")
 	}
 	l.credentials(&p)
+	p.By, p.Alone = l.by, l.Program == borg || l.Program == kopia
 	return p, nil
 }
 
@@ -269,14 +274,17 @@ func (l *Line) resticPlace(s System) (Place, error) {
 // named returns the repository of restic or rustic. A flag or a variable has its name, or names a file that has it.
 func (l *Line) named(s System, flag, fileFlag, variable, fileVariable string) (string, error) {
 	if repo, ok := l.words.last(flag); ok && repo != "" {
+		l.by = l.Program.Name + "'s --" + flag
 		return repo, nil
 	}
 	file, ok := l.words.last(fileFlag)
+	l.by = l.Program.Name + "'s --" + fileFlag
 	if !ok {
+		l.by = variable
 		if repo := l.getenv(variable); repo != "" {
 			return repo, nil
 		}
-		file = l.getenv(fileVariable)
+		file, l.by = l.getenv(fileVariable), fileVariable
 	}
 	if file == "" {
 		return "", l.unnamed(variable + ", -r" + " or --" + fileFlag)
@@ -355,10 +363,11 @@ func (l *Line) withoutCredentials(has, set string) error {
 // rusticPlace: the lock is in rustic's repository, if that is a directory. Its other kinds are options of a profile.
 func (l *Line) rusticPlace(s System) (Place, error) {
 	repo := l.getenv("RUSTIC_REPOSITORY")
-	if value, ok := l.words.last("repository"); ok {
-		repo = value
-	} else if value, ok := l.words.last("repo"); ok {
-		repo = value
+	l.by = "RUSTIC_REPOSITORY"
+	for _, flag := range []string{"repo", "repository"} {
+		if value, ok := l.words.last(flag); ok {
+			repo, l.by = value, "rustic's --"+flag
+		}
 	}
 	if repo == "" {
 		return Place{}, l.unnamed("RUSTIC_REPOSITORY or -r: repolock doesn't read rustic's profiles")
@@ -553,6 +562,10 @@ func (l *Line) cloudsticPlace(System) (Place, error) {
 		return Place{}, l.unnamed("-store or CLOUDSTIC_STORE: repolock doesn't read Cloudstic's profiles")
 	}
 	repo := value("store", "CLOUDSTIC_STORE")
+	l.by = "CLOUDSTIC_STORE"
+	if onLine {
+		l.by = "cloudstic's -store"
+	}
 	if repo == "" {
 		return Place{}, l.unnamed("CLOUDSTIC_STORE or -store")
 	}

@@ -104,6 +104,7 @@ type Line struct {
 	restores bool    // rclone copies from a remote into a directory
 	// onlyDirectory is set if Mode is right only if the first argument is a directory of this machine.
 	onlyDirectory bool
+	by            string // the variable or argument that names the repository: see Place.By
 	dir           string // in which the program runs, or "" for this process' own
 }
 

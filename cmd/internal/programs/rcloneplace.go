@@ -55,6 +55,7 @@ func (l *Line) rclonePlace(s System) (Place, error) {
 		return Place{}, l.unnamed("a path on the line")
 	}
 	where := words[0]
+	l.by = "the path on rclone's line"
 	if len(words) > 1 && slices.Contains(two, l.Command.Words) {
 		from, to := canBeRepository(words[0]), canBeRepository(words[1])
 		both := slices.Contains([]string{"move", "moveto", "bisync"}, l.Command.Words) // change both places

@@ -348,7 +348,7 @@ func TestSurvey(t *testing.T) {
 			s = surveyor{s}
 		}
 		survey := func() *Survey {
-			return NewSurvey(Place{Repo: "s3://bucket/p"}, func(context.Context) (store.Store, error) { return s, nil }, func(string, ...any) { said++ })
+			return NewSurvey(Place{Repo: "s3://bucket/p"}, "--repo", func(context.Context) (store.Store, error) { return s, nil }, func(string, ...any) { said++ })
 		}
 		synctest.Test(t, func(t *testing.T) {
 			first := survey()
@@ -367,7 +367,7 @@ func TestSurveyNeedsHome(t *testing.T) {
 	t.Setenv("LocalAppData", "")
 	for _, home := range []string{"relative", filepath.Join(t.TempDir(), "missing")} {
 		t.Setenv("HOME", home)
-		assert.That(t, NewSurvey(Place{Repo: "s3://bucket/p"}, nil, nil) == nil, "a survey at %q", home)
+		assert.That(t, NewSurvey(Place{Repo: "s3://bucket/p"}, "--repo", nil, nil) == nil, "a survey at %q", home)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 // that contains only locks might be the wrong one.
 type Survey struct {
 	where string
+	by    string // the flag, variable or argument that names the repository
 	mark  string // file that marks the repository as surveyed
 	open  func(context.Context) (store.Store, error)
 	say   func(format string, args ...any)
@@ -27,14 +28,14 @@ type Survey struct {
 	store        atomic.Pointer[answers.Store]
 }
 
-// NewSurvey returns nil if this user has surveyed the repository before, or has no cache directory for the mark.
-func NewSurvey(p Place, open func(context.Context) (store.Store, error), say func(format string, args ...any)) *Survey {
+// NewSurvey returns a survey of a repository that by, such as --repo, names. It returns nil if this user has surveyed the repository before, or has no cache directory for the mark.
+func NewSurvey(p Place, by string, open func(context.Context) (store.Store, error), say func(format string, args ...any)) *Survey {
 	mark := markOf(p, "seen")
 	if mark == "" {
 		return nil
 	}
 	p.Name = ""
-	s := &Survey{where: p.Where(), mark: mark, open: open, say: say, done: make(chan struct{})}
+	s := &Survey{where: p.Where(), by: by, mark: mark, open: open, say: say, done: make(chan struct{})}
 	if _, err := os.Lstat(s.mark); !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -175,7 +176,7 @@ func (s *Survey) Report() (wait func()) {
 		defer close(reported)
 		<-s.done
 		if s.known && s.remember() == nil && s.alone {
-			s.say("nothing but locks is in %s (repolock warns once): if that isn't the repository, correct --repo: two machines that lock in different places don't see each other", s.where)
+			s.say("nothing but locks is in %s (repolock warns once): if that isn't the repository, correct %s: two machines that lock in different places don't see each other", s.where, s.by)
 		}
 	}()
 	return func() {
