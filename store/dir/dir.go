@@ -46,6 +46,9 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return s, failed("open", shorten(path), err)
 }
 
+// aFile is the advice about a name that isn't a directory's.
+const aFile = "the name belongs to a file: name the directory that has the repository"
+
 func open(ctx context.Context, path string) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -62,11 +65,12 @@ func open(ctx context.Context, path string) (*Store, error) {
 	case absent(err):
 		return nil, fault.New(store.ErrNotFound, "there is no such directory")
 	case errors.Is(err, syscall.ENAMETOOLONG):
-		return nil, fault.As(errors.Join(store.ErrNotFound, err), errors.New("its name is too long"))
+		err = fault.As(errors.Join(store.ErrNotFound, err), errors.New("its name is too long"))
+		return nil, fault.Advise(err, "check the path: a name in it has at most 255 bytes, and a whole path some 4,000")
 	case err != nil:
 		return nil, cant("open", path, err)
 	case !info.IsDir():
-		return nil, fault.New(store.ErrNotFound, "not a directory")
+		return nil, fault.Advise(fault.New(store.ErrNotFound, "not a directory"), aFile)
 	}
 	s := &Store{path: path, opened: info, now: time.Now, move: move, sync: (*os.File).Sync, scan: scan, stamps: stamps}
 	shared := info.Mode().Perm() & 0o077 // the permissions of the group and of others

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
@@ -109,6 +110,7 @@ func TestOpenLongName(t *testing.T) {
 	for _, path := range []string{strings.Repeat("x", 5000), below, strings.Repeat("/abcdefghi", 500)} {
 		_, err := dir.Open(t.Context(), path)
 		assert.Says(t, err, store.ErrNotFound, `": its name is too long`)
+		assert.That(t, strings.HasPrefix(fault.Advice(err), "check the path: "), "advice: %s", fault.Advice(err))
 		assert.Is(t, err, syscall.ENAMETOOLONG)
 		assert.That(t, !errors.Is(err, store.ErrConfig) && !errors.Is(err, store.ErrInvalidKey), "%v", err)
 		assert.That(t, len(fmt.Sprint(err)) <= 500, "%d bytes", len(fmt.Sprint(err)))

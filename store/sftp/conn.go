@@ -213,7 +213,8 @@ func (c *conn) exists(look *sftpwire.Request) error {
 	root := cmp.Or(c.root, "/")
 	switch err := look.Err(); {
 	case err != nil && tooLong(root) != nil:
-		return fault.New(store.ErrNotFound, "there is no such directory on the server: a name of over 255 bytes is in %q", root)
+		err := fault.New(store.ErrNotFound, "there is no such directory on the server: a name of over 255 bytes is in %q", root)
+		return fault.Advise(err, "check the path in the URL: a name in it has at most 255 bytes")
 	case errors.Is(err, sftpwire.NoSuchFile):
 		advice := "repolock doesn't create it; its path begins at the top of the user's chroot, if there is one"
 		if !strings.HasPrefix(root, "/") {
@@ -223,7 +224,7 @@ func (c *conn) exists(look *sftpwire.Request) error {
 	case err != nil:
 		return fault.While(fmt.Sprintf("opening %q", root), err)
 	case look.Attrs.Kind() != sftpwire.KindDir:
-		return fault.New(store.ErrNotFound, "%q isn't a directory", root)
+		return fault.Advise(fault.New(store.ErrNotFound, "%q isn't a directory", root), "the name belongs to a file: name the directory that has the repository")
 	}
 	return nil
 }
