@@ -5,8 +5,10 @@ import (
 	"net/url"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/store"
 )
@@ -220,8 +222,15 @@ func notOurs(scheme, rest string) error {
 			return invalid("it is written as in restic; here it is %s", ours)
 		}
 	}
-	return invalid("%s: it is written %s", scheme, form)
+	err := invalid("%s: it is written %s", scheme, form)
+	if place := strings.TrimLeft(rest, "/"); slices.Contains([]string{"s3", "b2", "minio", "sftp"}, scheme) && plain.MatchString(place) {
+		return fault.Advise(err, "did you mean "+scheme+"://"+place+"?")
+	}
+	return err
 }
+
+// plain matches a bucket or a host and a path, in which nothing can be a secret.
+var plain = lazyregexp.New(`^[\w.-]+(:\d+)?(/[\w./-]*)?$`)
 
 // translated returns our form of one of restic's URLs, or "". Restic writes s3:HOST/BUCKET/PREFIX, with or without a
 // protocol before the host, or b2:BUCKET:PREFIX.

@@ -410,12 +410,16 @@ func (r *Reader) swallowed(args []string) string {
 
 // Misnamed returns the probable mistake in a path that doesn't exist, or "".
 func Misnamed(path string) string {
+	colonless := lazyregexp.New(`^(?i)(s3|minio|b2|sftp)[;.,]?//+([^/].*)$`).FindStringSubmatch(path)
 	quote := func(q string) bool { return len(path) > 1 && strings.HasPrefix(path, q) && strings.HasSuffix(path, q) }
 	switch hint := cmp.Or(programs.OtherDash(path), Unexpanded(path)); {
 	case hint != "":
 		return hint
 	case quote(`"`), quote(`'`):
 		return "the quotes are part of the name: leave them out where the name is set (Docker's --env-file keeps them)"
+	case colonless != nil:
+		url := strings.ToLower(colonless[1]) + "://" + colonless[2]
+		return "the colon of the URL is missing: did you mean " + text.Word(cmp.Or(session.Redact(url), "SCHEME://…")) + "?"
 	case strings.TrimSpace(path) != path:
 		return "the name begins or ends with a space or a carriage return: leave it out where the name is set"
 	case strings.HasPrefix(path, "="):
