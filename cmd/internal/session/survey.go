@@ -28,7 +28,8 @@ type Survey struct {
 	store        atomic.Pointer[answers.Store]
 }
 
-// NewSurvey returns a survey of a repository that by, such as --repo, names. It returns nil if this user has surveyed the repository before, or has no cache directory for the mark.
+// NewSurvey returns a survey of a repository that by, such as --repo, names. It returns nil if this user has surveyed the
+// repository before, or has no cache directory for the mark.
 func NewSurvey(p Place, by string, open func(context.Context) (store.Store, error), say func(format string, args ...any)) *Survey {
 	mark := markOf(p, "seen")
 	if mark == "" {
