@@ -23,7 +23,7 @@ var strays = []string{
 	".~tmp~/" + flagName, "." + flagName + ".Xa81Qz", ".syncthing." + flagName + ".tmp", ".directory",
 	"#recycle/" + flagName, "#snapshot/GMT-2026.03.07-09.00.00/" + flagName, "$RECYCLE.BIN/S-1-5-21/desktop.ini",
 	"@eaDir/" + flagName + "@SynoEAStream", "@Recycle/" + flagName, "@tmp/x", "System Volume Information/IndexerVolumeGuid",
-	"lost+found/#12345", "Thumbs.db", "desktop.ini", "Desktop.ini", "Icon\r", "laptop/.DS_Store", "laptop/@eaDir/x",
+	"lost+found/#12345", "Thumbs.db", "ehthumbs.db", "desktop.ini", "Desktop.ini", "Icon\r", "laptop/.DS_Store", "laptop/@eaDir/x",
 }
 
 // flagName is the name of a flag of ours.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -110,10 +111,14 @@ func TestDecode(t *testing.T) {
 		"a long ttl":        {plain + `,"ttl_seconds":1e300}`, MaxTTL, nine.Add(time.Minute - MaxTTL), ""},
 		"a negative ttl":    {plain + `,"ttl_seconds":-1}`, 0, time.Time{}, "no valid ttl_seconds"},
 		"no expires_at":     {`{"operation":"b"}`, 0, time.Time{}, "no valid expires_at"},
+		"only refreshed_at": {`{"ttl_seconds":60,"refreshed_at":"2026-03-07T09:00:00Z"}`, 0, time.Time{}, "no valid expires_at"},
 		"a bad refresh":     {plain + `,"refreshed_at":"x"}`, 0, time.Time{}, "no valid refreshed_at"},
 		"empty":             {"", 0, time.Time{}, ErrEmptied.Error()},
 		"encrypted":         {"\x01\x02", 0, time.Time{}, ErrEncrypted.Error()},
 		"not JSON":          {plain, 0, time.Time{}, "damaged: not JSON"},
+		"JSON and a word":   {plain + "} x", 0, time.Time{}, "damaged: not JSON"},
+		"two objects":       {plain + "}" + plain + "}", 0, time.Time{}, "damaged: not JSON"},
+		"two ttls":          {plain + `,"ttl_seconds":90,"ttl_seconds":30}`, 30 * time.Second, nine.Add(30 * time.Second), ""},
 		"other JSON":        {`{"operation":1}`, 0, time.Time{}, "damaged: not a lock's fields"},
 		"truncated zstd":    {string(zstded[:20]), 0, time.Time{}, "not valid zstd"},
 		"zstd of not JSON":  {string(truncated), 0, time.Time{}, "damaged: not JSON"},
@@ -127,6 +132,8 @@ func TestDecode(t *testing.T) {
 		assert.That(t, err == nil && l.TTL == c.ttl && l.Refreshed.Equal(c.refreshed) && l.Acquired.Equal(nine),
 			"%s: %v, ttl %v, refreshed %v, acquired %v", name, err, l.TTL, l.Refreshed, l.Acquired)
 	}
+	l, err := Decode([]byte(`{"acquired_at":"yesterday","expires_at":"2026-03-07T09:01:00Z"}`)) // acquired_at is for people only
+	assert.That(t, err == nil && l.AcquiredAt == "yesterday" && l.Refreshed.Equal(nine), "%+v, %v", l, err)
 }
 
 // TestDecodeIsBounded: a compressed body is read up to MaxBody, and texts of other clients are cut.
@@ -135,11 +142,32 @@ func TestDecodeIsBounded(t *testing.T) {
 	for _, raw := range [][]byte{zstded, gzipped} {
 		_, err := Decode(raw)
 		assert.That(t, errors.Is(err, ErrLarge), "%v", err)
+		_, err = Decode(raw[:len(raw)/2])
+		assert.That(t, errors.Is(err, ErrLarge), "it is read beyond the bound: %v", err)
 	}
-	l, err := Decode(fmt.Appendf(nil, `{"expires_at":"2026-03-07T09:00:00Z","holder":%q,"state":%q,"metadata":{"k":%q}}`,
-		strings.Repeat("h", 2*maxText), strings.Repeat("s", 2*maxText), strings.Repeat("v", MaxMetadata)))
-	assert.That(t, err == nil && len(l.Holder) <= maxText+len("…") && len(l.State) <= maxText+len("…") && l.Metadata == nil,
-		"%v: holder of %d bytes, state of %d, metadata of %d", err, len(l.Holder), len(l.State), BytesIn(l.Metadata))
+	var body Body
+	for _, text := range texts(&body) {
+		text.SetString(strings.Repeat("x", 2*maxText))
+	}
+	body.ExpiresAt, body.RefreshedAt, body.Hostname = "2026-03-07T09:00:00Z", "", ""
+	body.Metadata = map[string]string{"k": strings.Repeat("v", MaxMetadata)}
+	l, err := Decode(body.Encode())
+	assert.That(t, err == nil && l.Metadata == nil && l.Holder != "", "%v: metadata of %d bytes", err, BytesIn(l.Metadata))
+	for name, text := range texts(&l.Body) {
+		assert.That(t, text.Len() <= maxText+len("…"), "%s of %d bytes", name, text.Len())
+	}
+}
+
+// texts returns the fields of a body that are texts, by their names.
+func texts(b *Body) map[string]reflect.Value {
+	all := map[string]reflect.Value{}
+	body := reflect.ValueOf(b).Elem()
+	for _, f := range reflect.VisibleFields(body.Type()) {
+		if f.Type.Kind() == reflect.String {
+			all[f.Name] = body.FieldByIndex(f.Index)
+		}
+	}
+	return all
 }
 
 // TestBoundsOfABody: the largest body and the largest metadata that are accepted, and the smallest that aren't.
