@@ -61,6 +61,36 @@ func TestAlarmsTimers(t *testing.T) {
 	assert.Equal(t, len(timers), 2)
 }
 
+// TestAlarmIsOurs: no program that we start inherits the timers of an alarm.
+func TestAlarmIsOurs(t *testing.T) {
+	a := newAlarm()
+	assert.Need(t, a != nil, "the system has no timers")
+	defer a.stop()
+	for _, timer := range []*os.File{a.timer, a.steps} {
+		raw, err := timer.SyscallConn()
+		assert.OK(t, err)
+		assert.OK(t, raw.Control(func(fd uintptr) {
+			flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0)
+			assert.That(t, err == nil && flags&unix.FD_CLOEXEC != 0, "flags %#x, %v", flags, err)
+		}))
+	}
+}
+
+// TestAlarmComesAtOnce: an alarm that is due comes at once. A timer that is set to 0 would be disarmed: timerfd_settime(2).
+func TestAlarmComesAtOnce(t *testing.T) {
+	a := newAlarm()
+	assert.Need(t, a != nil, "the system has no timers")
+	defer a.stop()
+	for _, d := range []time.Duration{0, -time.Hour} {
+		assert.That(t, a.set(d), "it can't be set to %v", d)
+		select {
+		case <-a.c:
+		case <-time.After(20 * time.Second):
+			t.Errorf("none after %v", d)
+		}
+	}
+}
+
 // TestAlarmIsCancelled: an alarm wakes each time when the kernel cancels its timer of the wall clock, and goes on.
 func TestAlarmIsCancelled(t *testing.T) {
 	a := &alarm{c: make(chan time.Time, 1)}

@@ -42,6 +42,7 @@ func TestGone(t *testing.T) {
 		"unknown start":     {change(func(p *Process) { p.PIDStart = 0 }), false},
 		"process 1":         {change(func(p *Process) { p.PID, p.PIDStart = 1, 0 }), false},
 		"no pid":            {change(func(p *Process) { p.PID = 0 }), false},
+		"a group":           {change(func(p *Process) { p.PID = -never }), false}, // kill(2) would ask for a group
 		"never a pid":       {change(func(p *Process) { p.PID = never }), true},
 		"another machine":   {change(func(p *Process) { p.PID, p.HostID = never, "a clone of it" }), false},
 		"another boot":      {change(func(p *Process) { p.PID, p.BootID = never, "x" }), false},

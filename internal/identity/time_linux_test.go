@@ -37,6 +37,26 @@ func TestSameBoot(t *testing.T) {
 	}
 }
 
+// TestRebooted: a process has ended with a boot only if its machine is ours, and both boots are known and differ.
+func TestRebooted(t *testing.T) {
+	self := Process{HostID: "h", BootID: "b"}
+	for name, c := range map[string]struct {
+		p, q     Process
+		rebooted bool
+	}{
+		"same boot":              {self, self, false},
+		"an earlier boot":        {self, Process{HostID: "h", BootID: "a"}, true},
+		"its boot is unknown":    {self, Process{HostID: "h"}, false},
+		"our boot is unknown":    {Process{HostID: "h"}, self, false},
+		"another machine":        {self, Process{HostID: "i", BootID: "a"}, false},
+		"two unknown machines":   {Process{BootID: "b"}, Process{BootID: "a"}, false},
+		"one unknown machine":    {self, Process{BootID: "a"}, false},
+		"nothing is known of it": {self, Process{}, false},
+	} {
+		assert.Equal(t, c.p.Rebooted(c.q), c.rebooted, name)
+	}
+}
+
 // TestTimeNamespaceIn: the result is "none" only if the kernel certainly has no time namespaces.
 func TestTimeNamespaceIn(t *testing.T) {
 	for want, links := range map[string][]string{

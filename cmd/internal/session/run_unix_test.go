@@ -334,9 +334,12 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// TestAllowance: under an outer lock an allowance lasts for a moment, whatever --on-lost is.
+// TestAllowance: under an outer lock an allowance lasts for a moment, whatever --on-lost is. The guard compares its clocks
+// with their last reading before an answered look at the lock.
 func TestAllowance(t *testing.T) {
 	lock := newLock("id")
+	looked := clock.Reading{Wall: time.Hour, Elapsed: time.Minute}
+	lock.Saw(looked)
 	for _, c := range []struct {
 		onLost string
 		inner  bool
@@ -360,8 +363,8 @@ func TestAllowance(t *testing.T) {
 		}
 		a := s.allowance(breath)
 		late := a.Until - before - c.until
-		assert.That(t, late >= 0 && late <= time.Minute && (c.inner || late == 0) && s.expiry() == c.expiry,
-			"%+v: until %v later, %v", c, late, s.expiry())
+		assert.That(t, late >= 0 && late <= time.Minute && (c.inner || late == 0) && s.expiry() == c.expiry && (a.Seen == looked) == c.seen,
+			"%+v: until %v later, %v, seen at %+v", c, late, s.expiry(), a.Seen)
 	}
 	lock = lockUntil("id", 5, false)
 	a := (&session{Command: Command{OnLost: "pause"}, holder: holder{lock: lock.held()}, inner: true}).allowance(breath)

@@ -656,5 +656,8 @@ var engineMutants = []mutant{
 		"p.PIDNamespace == \"\" || p.PIDNamespace != q.PIDNamespace || q.PID", "q.PID", own("TestGone")},
 	{"a process whose start isn't known is taken for another one", boots,
 		"if now.Start == 0 || p.PIDStart == 0 {", "if now.Start == 0 && p.PIDStart == 0 {", own("TestGone")},
+	{"a lock that names no boot is from before this one", boots, " && q.BootID != \"\" && p.BootID != q.BootID", " && p.BootID != q.BootID", own("TestRebooted")},
+	{"each lock is from before a boot that isn't known", boots, `p.HostID == q.HostID && p.BootID != "" && q`, "p.HostID == q.HostID && q", own("TestRebooted")},
+	{"a process whose pid is negative has ended", boots, "q.PID <= 0 {", "q.PID == 0 {", own("TestGone")},
 	{"a zombie is alive", boots, "return now.Ended || sameClock &&", "return sameClock &&", own("TestGone")},
 }
