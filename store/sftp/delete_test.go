@@ -40,6 +40,52 @@ func TestUndeleted(t *testing.T) {
 	}
 }
 
+// TestUnread: a file counts as missing only if the server says so, and not because it can't be looked at, opened or read.
+func TestUnread(t *testing.T) {
+	for _, code := range []sftpwire.Code{sftpwire.Failure, sftpwire.PermissionDenied, sftpwire.OpUnsupported, sftpwire.BadMessage} {
+		for _, kind := range []byte{typeLstat, typeOpen, typeRead} {
+			root := repository(t, 0o700)
+			r := &relay{}
+			s := r.on(t, root)
+			put(t, s, "index/lock.shared/a")
+			r.answers(refuse(code, kind))
+			_, _, err := s.Get(t.Context(), "index/lock.shared/a", 1<<10)
+			assert.That(t, err != nil && !errors.Is(err, store.ErrNotFound), "%v to a request of type %d: %v", code, kind, err)
+		}
+	}
+	root := repository(t, 0o700)
+	r := &relay{}
+	s := r.on(t, root)
+	put(t, s, "index/lock.shared/a")
+	r.answers(func(req request) []byte { // missing, as far as a look shows, and its folder can't be listed
+		if req.kind == typeLstat && filepath.Base(req.path()) == "a" {
+			return status(req.id, sftpwire.NoSuchFile)
+		}
+		return refuse(sftpwire.Failure, typeOpendir)(req)
+	})
+	_, _, err := s.Get(t.Context(), "index/lock.shared/a", 1<<10)
+	assert.That(t, err != nil && !errors.Is(err, store.ErrNotFound), "missing without a listing: %v", err)
+}
+
+// TestReadInPart: a file whose second part can't be read is an error, and isn't cut.
+func TestReadInPart(t *testing.T) {
+	root := repository(t, 0o700)
+	r := &relay{}
+	s := r.on(t, root)
+	assert.OK(t, assert.Err(s.Put(t.Context(), "k", make([]byte, 2*chunk), store.PutOptions{})))
+	reads := 0
+	r.answers(func(req request) []byte {
+		if req.kind == typeRead {
+			if reads++; reads > 1 {
+				return status(req.id, sftpwire.Failure)
+			}
+		}
+		return nil
+	})
+	body, _, err := s.Get(t.Context(), "k", 4*chunk)
+	assert.That(t, err != nil && body == nil && reads > 1, "%d bytes of %d, %v", len(body), 2*chunk, err)
+}
+
 // TestUnmoved: a put whose move is refused has written nothing, whatever the look after it shows.
 func TestUnmoved(t *testing.T) {
 	root := repository(t, 0o700)

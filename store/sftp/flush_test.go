@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/store/internal/sftpwire"
 )
 
-// flushing is a relay whose server has fsync@openssh.com. It notes what comes in which order: the writes, the flushes and
-// the moves. The answer to a flush is a status, which flush returns.
+// flushing is a relay whose server has fsync@openssh.com. It notes what comes in which order: the writes, the flushes,
+// each CLOSE of a temporary file, and the moves. The answer to a flush is a status, which flush returns.
 type flushing struct {
 	relay
 	root   string
@@ -60,8 +60,12 @@ func (f *flushing) note(req request) []byte {
 	switch req.kind {
 	case typeOpen:
 		f.opens[req.id] = f.short(req.path())
-	case typeWrite:
-		f.noted = append(f.noted, "write "+f.paths[req.path()])
+	case typeWrite, typeClose:
+		if what := f.paths[req.path()]; req.kind == typeWrite {
+			f.noted = append(f.noted, "write "+what)
+		} else if what == "temp" {
+			f.noted = append(f.noted, "close "+what)
+		}
 	case typeExtended:
 		first := req.path()
 		second := request{body: req.body[4+len(first):]}.path()
@@ -79,8 +83,8 @@ func (f *flushing) note(req request) []byte {
 	return nil
 }
 
-// TestFlushes: a put that was answered is on the server's disk. The body is flushed after it is written, and before it
-// has its name. Then each folder is flushed that the name needs.
+// TestFlushes: a put that was answered is on the server's disk. The body is flushed after it is written, through the
+// handle that wrote it, and before it has its name. Then each folder is flushed that the name needs.
 func TestFlushes(t *testing.T) {
 	for _, opts := range []store.PutOptions{{}, {Durable: true}, {IfAbsent: true}} {
 		root := repository(t, 0o700)
@@ -91,7 +95,7 @@ func TestFlushes(t *testing.T) {
 			_, err := s.Put(t.Context(), key, []byte("body"), opts)
 			assert.OK(t, err)
 			f.mu.Lock()
-			assert.Equal(t, f.noted, []string{"write temp", "flush temp", "move temp", "flush /index/lock.shared", "flush /index", "flush /"}, fmt.Sprintf("%+v", opts))
+			assert.Equal(t, f.noted, []string{"write temp", "flush temp", "close temp", "move temp", "flush /index/lock.shared", "flush /index", "flush /"}, fmt.Sprintf("%+v", opts))
 			f.mu.Unlock()
 		}
 	}
@@ -142,7 +146,7 @@ func TestWithoutFlush(t *testing.T) {
 		f.noted = nil
 		f.mu.Unlock()
 		put(t, s, "index/a")
-		assert.Equal(t, f.noted, []string{"write temp", "move temp"})
+		assert.Equal(t, f.noted, []string{"write temp", "close temp", "move temp"})
 		d, err := s.Describe(t.Context())
 		assert.OK(t, err)
 		assert.That(t, strings.Contains(d.Server, "refuses to flush a file (fsync)"), "%q", d.Server)

@@ -225,6 +225,7 @@ func TestRefused(t *testing.T) {
 		want        error
 	}{
 		"full":              {sftpwire.Failure, typeWrite, 0, 0, store.ErrFull},
+		"full at the close": {sftpwire.Failure, typeClose, 0, 0, store.ErrFull}, // some servers write only then
 		"full of files":     {sftpwire.Failure, typeOpen, 0, 0, store.ErrFull},
 		"full of folders":   {sftpwire.Failure, typeMkdir, 0, 0, store.ErrFull},
 		"damaged":           {sftpwire.Failure, typeWrite, 500, 0, sftpwire.Failure},

@@ -26,7 +26,7 @@ import (
 
 // The types of packets.
 const (
-	typeVersion, typeOpen, typeClose, typeWrite, typeLstat, typeFstat, typeFsetstat              = 2, 3, 4, 6, 7, 8, 10
+	typeVersion, typeOpen, typeClose, typeRead, typeWrite, typeLstat, typeFstat, typeFsetstat    = 2, 3, 4, 5, 6, 7, 8, 10
 	typeOpendir, typeReaddir, typeRemove, typeMkdir, typeRmdir, typeStat, typeRename, typeStatus = 11, 12, 13, 14, 15, 17, 18, 101
 	typeName, typeAttrs, typeExtended, typeExtendedReply                                         = 104, 105, 200, 201
 )
