@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -91,7 +92,7 @@ func (s *Set) Seen() clock.Reading {
 	for _, l := range s.leases {
 		seen = append(seen, l.Seen())
 	}
-	return slices.MinFunc(seen, func(a, b clock.Reading) int { return int(a.Elapsed - b.Elapsed) })
+	return slices.MinFunc(seen, func(a, b clock.Reading) int { return cmp.Compare(a.Elapsed, b.Elapsed) })
 }
 
 // Notify sends to c after each change of Deadline or Seen, unless c is full.

@@ -68,7 +68,7 @@ func TestOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, last := errors.New("first"), errors.New("last")
 		maybe, sure := Loss{Err: errors.New("maybe")}, Loss{Err: last, Definite: true}
-		a, b, c := hold(3, 12, nil, first), hold(2, 11, &maybe, errDown), hold(4, 10, &sure, last)
+		a, b, c := hold(3, 12*time.Hour, nil, first), hold(2, 11*time.Hour, &maybe, errDown), hold(4, 10*time.Hour, &sure, last)
 		for _, leases := range [][]*Lease{{a, b, c}, {c, b, a}, {b, c, a}} {
 			s := Join(nil, leases...)
 			assert.That(t, s.Deadline() == b.Deadline() && s.Seen() == c.Seen() && s.Lost().Err == last, "deadline %v, seen %v, lost %v", s.Deadline(), s.Seen(), s.Lost())
