@@ -128,7 +128,7 @@ func TestStep(t *testing.T) {
 	})
 }
 
-// TestTimes: Left and Times count to the deadline, and stop with a loss, which is at the deadline at the latest.
+// TestTimes: Left and Times count to the deadline, and stop with the first loss, which is at the deadline at the latest.
 func TestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		times := func(o *owner, held, left, rest time.Duration) {
@@ -141,6 +141,8 @@ func TestTimes(t *testing.T) {
 		times(o, 10*time.Second, deadline-10*time.Second, deadline-10*time.Second)
 		o.lose(errLoss, false)
 		time.Sleep(5 * time.Second)
+		times(o, 10*time.Second, deadline-15*time.Second, 0)
+		o.Lose(Loss{Err: errLoss, Definite: true}) // a resume has found another loss
 		times(o, 10*time.Second, deadline-15*time.Second, 0)
 
 		with := terms(func(context.Context) error { return nil })

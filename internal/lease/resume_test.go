@@ -99,6 +99,17 @@ func TestResume(t *testing.T) {
 	})
 }
 
+// TestReleaseOfNoCaller: Release frees the lock though its context has ended.
+func TestReleaseOfNoCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := holds(t, "a") // its Free must get a context that hasn't ended
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.OK(t, Hold(o).Release(ctx))
+		assert.Equal(t, o.frees, 1)
+	})
+}
+
 // TestNoResume: a definite loss is final.
 func TestNoResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

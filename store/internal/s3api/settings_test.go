@@ -315,6 +315,62 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// TestCredentialProcess: a program of credential_process is started again if the server has refused the credentials
+// themselves, with whichever code, and the request is then sent once more. It isn't started after a refusal that can
+// mean a lack of permission. Credentials that the program can't renew stay.
+func TestCredentialProcess(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no shell")
+	}
+	g, dir := new(guarded), t.TempDir()
+	server := served(t, g.ServeHTTP)
+	starts, key, config := filepath.Join(dir, "starts"), filepath.Join(dir, "key"), filepath.Join(dir, "config")
+	saved(t, "echo >> '"+starts+"'; read key < '"+key+`' || exit 1
+echo '{"Version":1,"AccessKeyId":"'"$key"'","SecretAccessKey":"topsecret","SessionToken":"token"}'`, dir, "program")
+	saved(t, "[default]\ncredential_process = sh '"+filepath.Join(dir, "program")+"'\n", config)
+	settled(t, "AWS_CONFIG_FILE="+config)
+	started := func() int {
+		text, _ := os.ReadFile(starts)
+		return strings.Count(string(text), "\n")
+	}
+	set := func(now string) {
+		g.valid.Store(&now)
+		saved(t, now+"\n", key)
+	}
+	set("key0")
+	s, err := opened(t.Context(), t, "s3://bucket?endpoint="+server)
+	assert.OK(t, err)
+	list := func() error { g.n.Store(0); return requests["list"](t.Context(), s) }
+	assert.OK(t, list())
+	for n, code := range []string{
+		"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired", "InvalidAccessKeyId", "InvalidClientTokenId",
+		"InvalidToken", "InvalidTokenId", "InvalidSecurity", "XAdminUserNotFound",
+	} {
+		g.refuse.set(say(400, code))
+		before := started()
+		set(fmt.Sprint("key", n+1))
+		err := list()
+		assert.That(t, err == nil && g.n.Load() == 2 && started() == before+1, "%s: %v, in %d requests and %d starts", code, err, g.n.Load(), started()-before)
+	}
+	for _, status := range []int{401, 403} {
+		g.refuse.set(say(status, "AccessDenied"))
+		before := started()
+		set(fmt.Sprint("another", status))
+		err := list()
+		assert.That(t, err != nil && g.n.Load() == 1 && started() == before, "%d: %v, in %d requests and %d starts", status, err, g.n.Load(), started()-before)
+	}
+	set("key10")
+	assert.OK(t, list())
+	assert.OK(t, os.Remove(key)) // the program fails
+	another := "another"
+	g.valid.Store(&another)
+	g.refuse.set(say(400, "ExpiredToken"))
+	assert.That(t, list() != nil, "accepted")
+	valid := "key10"
+	g.valid.Store(&valid)
+	assert.OK(t, list())
+}
+
 // TestRotatedCredentials: if another process has written new credentials into the file, a request that is refused
 // for the old ones is sent once more, with the new ones. Without new ones, it is sent once. So are requests that are
 // refused at the same time.
