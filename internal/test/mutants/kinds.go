@@ -19,6 +19,8 @@ var kindsMutants = []mutant{
 	{"a lock that is lost for good is resumed by its lease", leases, "	case lost.Definite:\n		return lost.Err\n", "", own("TestNoResume")},
 	{"a held lock is resumed", leases, "case lost == nil:\n		return fmt.Errorf(\"the lock is held, so there is nothing to resume: %s\", old.About().Key)", "case lost == nil:\n		return nil", own("TestResume")},
 	{"a resumed lock reports that before its lease has it", leases, "	l.current.Store(&next)\n	next.Resumed()\n", "	next.Resumed()\n	l.current.Store(&next)\n", own("TestResume")},
+	{"a release whose context has ended frees nothing", leases, "o.Free(context.WithoutCancel(ctx))", "o.Free(ctx)", own("TestReleaseOfNoCaller")},
+	{"a second loss ends the lease later than the first", holding, "t.ended.CompareAndSwap(0, int64(min(t.Clock.Elapsed(), t.Deadline())))", "t.ended.Store(int64(min(t.Clock.Elapsed(), t.Deadline())))", own("TestTimes")},
 	{"a context whose parent has ended begins", leases, "	if parent.Err() != nil {\n		quit()\n	}\n", "", own("TestResumeEndsWithItsParent")},
 	{"a resume goes on after its parent has ended", leases, "stop := context.AfterFunc(parent, quit)", "stop := func() bool { return false }", own("TestResumeEndsWithItsParent")},
 	{"a second loss doesn't end the resume of the first", leaseSet, "				other.CompareAndSwap(nil, l.Lost())\n				cancel()\n", "				other.CompareAndSwap(nil, l.Lost())\n", own("TestSecondLossInAResume")},
