@@ -212,12 +212,15 @@ func TestMetricsOfSeveral(t *testing.T) {
 		assert.That(t, m.values["repolock_held"] == step.held, "step %d, %s of %q: held %v", i, step.kind, step.place, m.values["repolock_held"])
 		_, ok := m.values["repolock_held_seconds"]
 		assert.That(t, ok == (i >= 3), "step %d: held_seconds %t", i, ok)
+		assert.That(t, i < 3 || (m.ended == 0) == (step.held == 1), "step %d: ended at %v", i, m.ended)
 	}
 	m.ended = m.acquired + 5*time.Second
 	e := of(replock.EventReaped, a, "", "")
 	e.Holders = make([]replock.Info, 2)
 	m.Handle(e)
 	assert.That(t, m.values["repolock_held_seconds"] == 5 && m.values["repolock_reaped_total"] == 2, "after it has ended: %v", m.values)
+	m.Handle(of(replock.EventReleased, b, "", "id"))
+	assert.That(t, m.values["repolock_held_seconds"] == 5, "the second of two ends counts: %v", m.values)
 	got := lines(t, file, l.labels()+" ")
 	assert.That(t, slices.Contains(got, "repolock_held"+l.labels()+" 0") && slices.Contains(got, "repolock_lost_total"+l.labels()+" 3"), "%q", got)
 }

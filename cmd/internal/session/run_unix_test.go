@@ -371,6 +371,17 @@ func TestAllowance(t *testing.T) {
 	assert.That(t, a.Until == 5, "beyond the own deadline: %v", a.Until)
 }
 
+// TestNotice: --on-lost term sends TERM a twelfth of the ttl before the deadline, and 30 s at most. Until then a refresh
+// can succeed.
+func TestNotice(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		10 * time.Second: 10 * time.Second / 12, time.Minute: 5 * time.Second, 6 * time.Minute: 30 * time.Second, 24 * time.Hour: 30 * time.Second,
+	} {
+		s := &session{holder: holder{Request: Request{TTL: ttl}}}
+		assert.Equal(t, s.notice(), want, "of %v", ttl)
+	}
+}
+
 // slowConn is a connection that the guard gets only when the first allowance under an outer lock is over.
 type slowConn struct{ *os.File }
 
@@ -607,6 +618,9 @@ func TestKeeperAnswers(t *testing.T) {
 		then()
 		assert.That(t, strings.Join(s.said, ", ") == "release first, cancel" && success == fmt.Sprint(s.first.Lost() == nil) && s.first.finished == success,
 			"%q, success %s, and the lock got %s", s.said, success, s.first.finished)
+		k.end(false) // as the keeper does when it ends
+		k.passed.Flush(t.Context())
+		assert.That(t, s.first.finished == success && success == fmt.Sprint(s.first.Lost() == nil), "a second result counts: %s, and %s for the lock", success, s.first.finished)
 		assert.That(t, k.held() != nil, "%s: it is held after its release", c.do)
 	}
 }

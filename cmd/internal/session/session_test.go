@@ -361,6 +361,40 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
+// TestSurveyGivesUp: a survey of a repository that hangs ends after a while, and the end of the work waits for it only for
+// maxReport. A repository whose survey takes longer isn't surveyed again.
+func TestSurveyGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Survey{mark: filepath.Join(t.TempDir(), "seen"), done: make(chan struct{}), say: func(string, ...any) { t.Error("something is said") }}
+		s.open = func(ctx context.Context) (store.Store, error) { <-ctx.Done(); return nil, ctx.Err() }
+		began := time.Now()
+		s.Start(t.Context())
+		s.Report()()
+		assert.Equal(t, time.Since(began), maxReport)
+		_, err := os.Lstat(s.mark)
+		assert.OK(t, err)
+		<-s.done
+		assert.Equal(t, time.Since(began), maxSurvey)
+	})
+}
+
+// hanging is a Locker whose events never come.
+type hanging struct{ fakeLocker }
+
+func (*hanging) Flush(ctx context.Context) { <-ctx.Done() }
+
+// TestFlushGivesUp: a Locker and a record that hang don't hang us for longer than maxFlush.
+func TestFlushGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolder(t, new(hanging), &recorder{hang: time.Hour})
+		h.passed.Add(func() { h.handle(events.Event{}) })
+		began := time.Now()
+		h.flush()
+		assert.Equal(t, time.Since(began), maxFlush)
+		h.passed.Flush(t.Context()) // the record ends
+	})
+}
+
 // TestSurveyNeedsHome: without a home directory nothing is surveyed, and no directory is made.
 func TestSurveyNeedsHome(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "")

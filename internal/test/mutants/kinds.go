@@ -83,6 +83,11 @@ var kindsMutants = []mutant{
 	{"a key that isn't encoded is decoded", "store/internal/s3api/listing.go", "if d.EncodingType != \"url\" {", "if d.EncodingType == \"none\" {", own("TestListings")},
 
 	// Time to give up.
+	{"a survey that hangs goes on for ten times as long", "cmd/internal/session/survey.go", "context.WithTimeout(ctx, maxSurvey)", "context.WithTimeout(ctx, 10*maxSurvey)", own("TestSurveyGivesUp")},
+	{"the end of the work waits for a survey ten times as long", "cmd/internal/session/survey.go", "time.After(maxReport)", "time.After(10 * maxReport)", own("TestSurveyGivesUp")},
+	{"a record that hangs delays the work for a minute", "cmd/internal/session/holder.go", "context.WithTimeout(context.Background(), maxFlush)", "context.WithTimeout(context.Background(), 60*maxFlush)", own("TestFlushGivesUp")},
+	{"a command gets TERM a whole ttl before its deadline", "cmd/internal/session/loss.go", "min(s.TTL/12, 30*time.Second)", "min(s.TTL, 30*time.Second)", own("TestNotice")},
+	{"a command of a long lock gets TERM hours before its deadline", "cmd/internal/session/loss.go", "min(s.TTL/12, 30*time.Second)", "s.TTL/12", own("TestNotice")},
 	{"a lease that waits for its release is lost meanwhile", leaseSet, "		l.Owner().term().stop(errStopped) // otherwise", "		_ = l.Owner().term() // otherwise", own("TestReleaseOfASet")},
 	{"a release that hangs delays the next one for a minute", leaseSet, "case <-time.After(MaxDelay):", "case <-time.After(time.Minute):", own("TestReleaseOfASet")},
 	{"the release of a set doesn't wait for one that hangs", leaseSet, "	all.Wait()\n	return fault.Join(errs...)", "	return fault.Join(errs...)", own("TestReleaseOfASet")},
