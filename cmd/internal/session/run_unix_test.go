@@ -371,6 +371,44 @@ func TestAllowance(t *testing.T) {
 	assert.That(t, a.Until == 5, "beyond the own deadline: %v", a.Until)
 }
 
+// TestResult: the loss of the lock wins over exit code 0, and over a death that repolock has caused, by a kill or by the
+// TERM of --on-lost term. It hides no other end of the command.
+func TestResult(t *testing.T) {
+	gone := &replock.LostError{Reason: "it is gone"}
+	for _, c := range []struct {
+		onLost string
+		lost   error
+		killed bool
+		status procgroup.Status
+		code   int // -1: the loss
+	}{
+		{"pause", nil, false, procgroup.Status{Code: 5}, 5},
+		{"pause", gone, false, procgroup.Status{}, -1},
+		{"pause", gone, true, procgroup.Status{Signal: syscall.SIGKILL}, -1},
+		{"pause", gone, true, procgroup.Status{Code: 5}, -1},
+		{"term", gone, false, procgroup.Status{Signal: syscall.SIGTERM}, -1},
+		{"term", gone, false, procgroup.Status{Code: 5}, 5},
+		{"term", gone, false, procgroup.Status{}, -1},
+		{"warn", gone, false, procgroup.Status{Code: 5}, 5},
+		{"warn", gone, false, procgroup.Status{Signal: syscall.SIGSEGV}, 139},
+		{"warn", gone, false, procgroup.Status{}, -1},
+	} {
+		s := &session{Command: Command{OnLost: c.onLost}, holder: holder{Request: Request{Console: new(stage)}}, lost: c.lost, killed: c.killed}
+		s.lock = newLock("id").held()
+		code, err := s.result(c.status)
+		lost := errors.Is(err, replock.ErrLost)
+		assert.That(t, lost == (c.code < 0) && (lost || err == nil && code == c.code), "%+v: %d, %v", c, code, err)
+	}
+}
+
+// TestEnds: the signals by which a person or a system ends a job end the wait for its lock, and no others.
+func TestEnds(t *testing.T) {
+	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+	for n := range syscall.Signal(32) {
+		assert.Equal(t, Ends(n), slices.Contains(ends, os.Signal(n)), "%v", n)
+	}
+}
+
 // TestNotice: --on-lost term sends TERM a twelfth of the ttl before the deadline, and 30 s at most. Until then a refresh
 // can succeed.
 func TestNotice(t *testing.T) {
