@@ -100,7 +100,8 @@ func TestTwoNamesOfOneLock(t *testing.T) {
 	})
 }
 
-// TestNothingIsHeldDuringAWait: a set that waits for one lock holds none of the others.
+// TestNothingIsHeldDuringAWait: a set that waits for one lock holds none of the others. Then it acquires that lock first,
+// and is named and released as any set.
 func TestNothingIsHeldDuringAWait(t *testing.T) {
 	for theirs, others := range map[string]string{"a": "bc", "b": "ac", "c": "ab"} {
 		inBubble(t, func(t *testing.T, f *fake) {
@@ -111,11 +112,48 @@ func TestNothingIsHeldDuringAWait(t *testing.T) {
 				})
 			}
 			r := &record{}
-			_, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
+			l, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
 			assert.Need(t, err == nil && f.clock.Elapsed() >= 2*time.Minute && strings.HasSuffix(f.keys("try"), theirs+others) && len(r.of(replock.EventBlocked)) == 0,
 				"at %v: %v, refused: %v", f.clock.Elapsed(), err, r.of(replock.EventBlocked))
+			err = l.Release(t.Context())
+			assert.That(t, err == nil && l.About().Key == "fake:a" && strings.HasSuffix(f.keys("release"), "cba"), "%s, released as %s: %v", l.About().Key, f.keys("release"), err)
 		})
 	}
+}
+
+// TestWaitOfASetEnds: the wait of a set ends with its context, with the refusal, and the set tries no lock again.
+func TestWaitOfASetEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		f.take(t, "b", 24*time.Hour)
+		why := errors.New("a signal")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(10*time.Second, func() { cancel(why) })
+		r, tries := &record{}, 0
+		f.disturb(func(what, _ string) error {
+			if what == "try" && ctx.Err() != nil {
+				tries++
+			}
+			assert.Need(t, tries < 10, "it goes on")
+			return nil
+		})
+		l, err := f.set(replock.Forever, "abc").Acquire(ctx, r.observe)
+		assert.That(t, l == nil && errors.Is(err, why) && errors.Is(err, replock.ErrHeld) && f.clock.Elapsed() == 10*time.Second && tries == 0, "at %v, after %d tries: %v", f.clock.Elapsed(), tries, err)
+		assert.That(t, f.free(t, "ac") && len(r.of(replock.EventBlocked)) == 1, "refused: %v", r.of(replock.EventBlocked))
+	})
+}
+
+// silent is a member whose events never come.
+type silent struct{ member }
+
+func (silent) flush(ctx context.Context) { <-ctx.Done() }
+
+// TestInOrderGivesUp: events that don't come delay the next lock for no longer than a release does.
+func TestInOrderGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		(&Set{members: []member{silent{}}}).inOrder()
+		assert.Equal(t, time.Since(began), lease.MaxDelay)
+	})
 }
 
 // TestOppositeWishes: two sets with opposite orders, and a slow third program that takes the locks one at a time, all

@@ -146,6 +146,9 @@ var roomsMutants = []mutant{
 	// Locks in several places.
 	{"locks are released in the order in which they were acquired", "internal/lease/set.go", "for i, l := range slices.Backward(s.leases) {", "for i, l := range s.leases {",
 		test("./cmd/internal/also", "TestAllInOrder")},
+	{"a set that has waited is named and released by the order of its tries", "cmd/internal/also/set.go", "locks[i], taken = lock, append(taken, lock)", "locks[len(taken)+0*i], taken = lock, append(taken, lock)", own("TestNothingIsHeldDuringAWait")},
+	{"a set tries once more after Ctrl-C", "cmd/internal/also/set.go", " || s.left(start) == 0 || ctx.Err() != nil {", " || s.left(start) == 0 {", own("TestWaitOfASetEnds")},
+	{"events that don't come delay the next lock for a minute", "cmd/internal/also/set.go", "context.WithTimeout(context.Background(), lease.MaxDelay)", "context.WithTimeout(context.Background(), 60*lease.MaxDelay)", own("TestInOrderGivesUp")},
 	{"the locks before a refused one are kept", "cmd/internal/also/set.go", "			_ = lease.Join(s.inOrder, taken...).Release(context.Background()) // events report failures\n", "",
 		own("TestAllOrNothing")},
 	{"others are held while one is waited for", "cmd/internal/also/set.go", "		wait = 0\n", "", own("TestNothingIsHeldDuringAWait")},
