@@ -193,9 +193,7 @@ func (c *Client) pack(ctx context.Context, f *flight, reqs []*Request) (packets 
 		n := minPacket + len(r.body)
 		switch {
 		case r.of != nil && len(r.body) == 0:
-			if f.unanswered--; f.unanswered == 0 {
-				close(f.answered)
-			}
+			f.unanswered-- // the open that it guesses is in the same flight, so the flight isn't empty
 			continue
 		case r.err != nil:
 			err = r.err

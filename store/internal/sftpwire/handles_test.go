@@ -42,6 +42,7 @@ func TestGuess(t *testing.T) {
 			read := ReaddirOf(open)
 			done := doing(t.Context(), c, open, read)
 			a, b := s.receive(), s.receive()
+			assert.Equal(t, a.string(), "d")
 			assert.Equal(t, b.kind, typeReaddir)
 			assert.Equal(t, b.string(), name(want))
 			s.send(handle(a.id, name(want)), named(b.id, "x"))

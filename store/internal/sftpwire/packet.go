@@ -45,7 +45,7 @@ func readPacket(in *bufio.Reader, buf *[]byte) (kind byte, body *fields, err err
 // fields reads the fields of a packet one after another.
 type fields struct {
 	rest  []byte
-	short bool // a field was truncated: it and all later ones are empty
+	short bool // a field was truncated, and all later ones are empty: the packet must be refused
 }
 
 func (f *fields) take(n uint64) (taken []byte) {
@@ -53,9 +53,6 @@ func (f *fields) take(n uint64) (taken []byte) {
 		n, f.short = uint64(len(f.rest)), true
 	}
 	taken, f.rest = f.rest[:n], f.rest[n:]
-	if f.short {
-		return nil
-	}
 	return taken
 }
 
