@@ -141,12 +141,69 @@ func TestFiniteKeepsAbilities(t *testing.T) {
 	assert.Is(t, store.DeleteIfMatch(t.Context(), store.Finite(m), "a", "another"), store.ErrPrecondition,
 		"with another ETag")
 	assert.Is(t, store.DeleteIfMatch(t.Context(), store.Finite(m), "a", o.ETag), nil, "with its ETag")
+	_, err = store.Watch(t.Context(), store.Finite(m), "a")
+	assert.OK(t, err)
 	deleted, err := store.DeleteAll(t.Context(), store.Finite(m), []string{"a"})
 	assert.That(t, err == nil && deleted[0], "delete all: %v, %v", deleted, err)
 	deleted, err = store.DeleteAll(t.Context(), only{m}, []string{"a"})
 	assert.That(t, errors.Is(err, store.ErrBatchUnsent) && !deleted[0], "delete all on a store without it: %v, %v", deleted, err)
 	assert.Is(t, store.DeleteIfMatch(t.Context(), only{m}, "a", o.ETag), store.ErrConditionUnsent,
 		"a conditional deletion on a store without it")
+}
+
+// surveyed is a store that finds another object without a listing.
+type surveyed struct {
+	store.Store
+	err error // of HasOther
+}
+
+func (s surveyed) HasOther(context.Context, string) (bool, error) { return true, s.err }
+
+// TestHasOther: a store is asked for other objects, also through Finite. Its refusal is an error. A store that can't be
+// asked is listed, and then a page without other objects shows nothing of later pages.
+func TestHasOther(t *testing.T) {
+	pages := &paged{keys: []string{"a", "b"}}
+	for name, c := range map[string]struct {
+		s             store.Store
+		others, known bool
+		err           error
+	}{
+		"asked":                 {surveyed{listing{}, nil}, true, true, nil},
+		"refused":               {surveyed{listing{}, store.ErrPermission}, true, true, store.ErrPermission},
+		"a decorator":           {surveyed{listing{keys: []string{"a"}}, errors.ErrUnsupported}, false, true, nil},
+		"listed":                {listing{keys: []string{"a", "b"}}, true, true, nil},
+		"listed, and only ours": {listing{keys: []string{"a"}}, false, true, nil},
+		"more pages":            {pages, false, false, nil},
+	} {
+		for _, s := range []store.Store{c.s, store.Finite(c.s)} {
+			others, known, err := store.HasOther(t.Context(), s, "a")
+			assert.Is(t, err, c.err, name)
+			assert.That(t, others == c.others && known == c.known, "%s, %T: %t, %t", name, s, others, known)
+		}
+	}
+}
+
+// TestPreparation: a Put takes what a List has prepared for its key, once. Anything else is undone: the thing of another
+// List, and one that no Put takes.
+func TestPreparation(t *testing.T) {
+	undone := ""
+	keep := func(ctx context.Context, made string) {
+		store.Prepares(ctx).Keep(made, func() { undone += made })
+	}
+	ctx, done := store.Preparing(t.Context(), "k")
+	keep(ctx, "1")
+	keep(ctx, "2")
+	assert.Equal(t, undone, "2")
+	assert.That(t, store.Prepares(ctx).Take("other") == nil, "another key's Put takes it")
+	assert.Equal(t, store.Prepares(ctx).Take("k"), any("1"))
+	assert.That(t, store.Prepares(ctx).Take("k") == nil, "it is taken twice")
+	done()
+	assert.Equal(t, undone, "2")
+	keep(ctx, "3")
+	done()
+	done()
+	assert.Equal(t, undone, "23")
+	assert.That(t, store.Prepares(t.Context()).Take("k") == nil, "a Put takes something without a List")
 }
 
 // only has the methods of a store.Store and no others.
