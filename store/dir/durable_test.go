@@ -157,3 +157,20 @@ func TestWithoutFlush(t *testing.T) {
 		}
 	}
 }
+
+// TestFlushWithoutItsFolder: if the folder of a put is removed while the put flushes its body, the put makes it again.
+func TestFlushWithoutItsFolder(t *testing.T) {
+	s := opened(t)
+	s.local = false
+	flushes := 0
+	s.sync = func(*os.File) error {
+		if flushes++; flushes == 1 {
+			assert.OK(t, os.RemoveAll(s.path+"/index"))
+		}
+		return syscall.EINVAL
+	}
+	assert.OK(t, assert.Err(s.Put(t.Context(), "index/a", []byte("body"), store.PutOptions{})))
+	body, err := os.ReadFile(s.path + "/index/a")
+	assert.OK(t, err)
+	assert.Equal(t, string(body), "body")
+}

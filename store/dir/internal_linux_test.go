@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -236,4 +238,71 @@ func TestServed(t *testing.T) {
 		assert.Equal(t, served(system[0], system[1]), want)
 	}
 	assert.Equal(t, served("fuse", "http://host/dav"), "davfs2")
+}
+
+// noted returns the kernel's notes of events in a directory while do runs.
+func noted(t *testing.T, path string, events uint32, do func()) []byte {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	assert.OK(t, err)
+	defer unix.Close(fd)
+	assert.OK(t, assert.Err(unix.InotifyAddWatch(fd, path, events)))
+	do()
+	notes := make([]byte, 1<<16)
+	n, err := unix.Read(fd, notes)
+	assert.That(t, err == nil || err == unix.EAGAIN, "reading the notes: %v", err)
+	return notes[:max(n, 0)]
+}
+
+// TestOpensNoPipe: no request opens a pipe in place of an object. A writer that waits for the pipe's reader would go on.
+func TestOpensNoPipe(t *testing.T) {
+	s := opened(t)
+	create(t, s, "index/lock.other")
+	const key = "index/lock.exclusive"
+	path := filepath.Join(s.path, key)
+	for name, request := range map[string]func() error{
+		"List":          func() error { return assert.Err(s.List(t.Context(), "index/lock.", "")) },
+		"Get":           func() error { return got(s.Get(t.Context(), key, 100)) },
+		"Put":           func() error { return assert.Err(s.Put(t.Context(), key, nil, store.PutOptions{})) },
+		"Put if absent": func() error { return assert.Err(s.Put(t.Context(), key, nil, store.PutOptions{IfAbsent: true})) },
+		"Put if match":  func() error { return assert.Err(s.Put(t.Context(), key, nil, store.PutOptions{IfMatch: "e"})) },
+		"Delete":        func() error { return s.Delete(t.Context(), key) },
+		"DeleteIfMatch": func() error { return s.DeleteIfMatch(t.Context(), key, "e") },
+	} {
+		assert.OK(t, unix.Mkfifo(path, 0o600))
+		var err error
+		opened := noted(t, filepath.Dir(path), unix.IN_OPEN, func() { err = request() })
+		assert.That(t, !bytes.Contains(opened, []byte("lock.exclusive\x00")), "%s: %v: the pipe was opened: %q", name, err, opened)
+		_ = os.Remove(path)
+	}
+}
+
+// TestFolderIsReadyByItsName: a new folder gets its owner and mode under a temporary name, so that it never refuses
+// another user.
+func TestFolderIsReadyByItsName(t *testing.T) {
+	s := opened(t)
+	made := noted(t, s.path, unix.IN_CREATE, func() { create(t, s, "index/a") })
+	assert.That(t, len(made) > 0 && !bytes.Contains(made, []byte("index\x00")), "the folder's name was made: %q", made)
+}
+
+// TestNothingStaysOpen: a request closes the directories that it has opened above its object.
+func TestNothingStaysOpen(t *testing.T) {
+	s := opened(t)
+	const key = "index/locks/n/lock.shared/a"
+	for name, request := range map[string]func() error{
+		"Put":      func() error { return assert.Err(s.Put(t.Context(), key, nil, store.PutOptions{})) },
+		"Get":      func() error { return got(s.Get(t.Context(), key, 100)) },
+		"List":     func() error { return assert.Err(s.List(t.Context(), "index/locks/n/lock.", "")) },
+		"HasOther": func() error { return assert.Err(s.HasOther(t.Context(), "index/locks/m")) },
+		"Delete":   func() error { return s.Delete(t.Context(), "index/locks/n/lock.shared/b") },
+	} {
+		create(t, s, key)
+		assert.OK(t, request())
+		files, err := filepath.Glob("/proc/self/fd/*")
+		assert.OK(t, err)
+		for _, file := range files {
+			open, _ := os.Readlink(file)
+			assert.That(t, !strings.HasPrefix(open, s.path), "after %s %s is open", name, open)
+		}
+	}
 }
