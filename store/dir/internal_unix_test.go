@@ -141,6 +141,24 @@ func TestDirectoryIsLocked(t *testing.T) {
 	})
 }
 
+// TestTrialOfAFlock: the trial whether there are flocks frees the flock that it takes, and no other one.
+func TestTrialOfAFlock(t *testing.T) {
+	root := inRoot(t)
+	open := func() *os.File {
+		f, err := root.Open(".")
+		assert.OK(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	tried, holder, next := open(), open(), open()
+	assert.That(t, canLock(tried), "there are no flocks")
+	ok, err := flock.Try(holder)
+	assert.That(t, ok && err == nil, "after the trial: %t, %v", ok, err)
+	assert.That(t, canLock(tried), "there are no flocks beside a holder")
+	ok, err = flock.Try(next)
+	assert.That(t, !ok && err == nil, "beside the holder: %t, %v", ok, err)
+}
+
 // TestLinkIsLocked: a link is replaced under the flock of the directory, because it has none of its own.
 func TestLinkIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -105,9 +105,7 @@ const heldByAnother = "is held by another process"
 
 // canLock reports whether this file system has flocks of directories.
 func canLock(self *os.File) bool {
-	ok, err := flock.Try(self)
-	if ok {
-		flock.Unlock(self)
-	}
+	_, err := flock.Try(self)
+	flock.Unlock(self) // does nothing if another process has the flock
 	return err == nil
 }
