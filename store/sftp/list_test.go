@@ -3,6 +3,7 @@
 package sftp
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -187,6 +188,40 @@ func TestRootIsGone(t *testing.T) {
 	_, err := s.HasOther(t.Context(), "index/lock")
 	assert.That(t, err != nil, "no error of HasOther")
 	assert.Is(t, assert.Err(os.Stat(root)), os.ErrNotExist)
+}
+
+// TestUnseenRoot: if the server refuses the look at the repository's directory, its reason is the error: the directory
+// can be there. A file in the directory's place is no repository.
+func TestUnseenRoot(t *testing.T) {
+	for _, c := range []struct {
+		answer func(id uint32) []byte
+		want   error
+		words  string
+	}{
+		{func(id uint32) []byte { return status(id, sftpwire.PermissionDenied) }, store.ErrPermission, "opening"},
+		{func(id uint32) []byte { return status(id, sftpwire.Failure) }, sftpwire.Failure, "opening"},
+		{func(id uint32) []byte { return status(id, sftpwire.NoSuchFile) }, store.ErrNotFound, "there is no directory"},
+		{func(id uint32) []byte { return reply(typeAttrs, id, perm(sftpwire.KindRegular|0o600)) }, store.ErrNotFound, "isn't a directory"},
+	} {
+		root := repository(t, 0o700)
+		r := &relay{}
+		s := r.on(t, root)
+		r.answers(func(req request) []byte {
+			if req.kind == typeStat {
+				return c.answer(req.id)
+			}
+			return nil
+		})
+		for what, err := range map[string]error{
+			"list": assert.Err(s.List(t.Context(), "index/lock.", "")),
+			"get":  assert.Err(second(s.Get(t.Context(), "k", 100))),
+			"put":  assert.Err(s.Put(t.Context(), "k", nil, store.PutOptions{})),
+		} {
+			assert.Says(t, err, c.want, c.words, what)
+			assert.Equal(t, errors.Is(err, store.ErrNotFound), c.want == store.ErrNotFound, what)
+		}
+		has(t, root)
+	}
 }
 
 // TestOddListings: a listing fails if the server shows what can't be, or not enough. It must not miss a lock.
