@@ -104,6 +104,7 @@ type flawed struct {
 	*memory.Store
 	amend   func(ctx context.Context, m *memory.Store, key string, opts *store.PutOptions) error // before each put
 	forgets bool                                                                                 // puts are answered, and not carried out
+	stays   bool                                                                                 // overwrites are answered, and not carried out
 	untags  bool                                                                                 // the answer to a put has no ETag
 	garbles bool
 	shows   func(*store.Page)
@@ -113,6 +114,9 @@ type flawed struct {
 func (s *flawed) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	dawdle()
 	if s.forgets {
+		return store.Object{ETag: "x"}, nil
+	}
+	if s.stays && opts == (store.PutOptions{}) && !missing(ctx, s.Store, key) {
 		return store.Object{ETag: "x"}, nil
 	}
 	if s.amend != nil {
@@ -303,12 +307,15 @@ func TestStores(t *testing.T) {
 		"racy absent": {claimed, racy(true, false), results{doctor.IfNoneMatchRace: warn, doctor.IfMatchRace: ok}, unreliable, ""},
 		"racy match":  {claimed, racy(false, true), results{doctor.IfNoneMatchRace: ok, doctor.IfMatchRace: warn}, unreliable, ""},
 		"deaf, declared as kept": {memory.Options{}, flawed{amend: deaf},
-			results{doctor.IfNoneMatch: fail, doctor.IfNoneMatchRace: fail, doctor.IfMatch: fail, doctor.IfMatchRace: unknown}, unfit, ""},
+			results{doctor.IfNoneMatch: fail, doctor.IfNoneMatchRace: fail, doctor.IfMatch: fail, doctor.IfMatchRace: unknown}, unfit,
+			"ignored: a put over an object was carried out; but the store is declared to keep it\n"},
 		"stiff": {claimed, answers(store.ErrPrecondition),
 			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: warn, doctor.IfMatch: warn, doctor.IfMatchRace: unknown}, unreliable, ""},
-		"garbles":    {memory.Options{}, flawed{garbles: true}, results{doctor.Read: fail}, unfit, ""},
-		"keeps":      {memory.Options{}, flawed{keeps: true}, results{doctor.Delete: fail}, unfit, ""},
-		"forgets":    {claimed, flawed{forgets: true}, results{doctor.Read: fail, doctor.ListAfterWrite: fail}, unfit, ""},
+		"garbles": {memory.Options{}, flawed{garbles: true}, results{doctor.Read: fail}, unfit, ""},
+		"keeps":   {memory.Options{}, flawed{keeps: true}, results{doctor.Delete: fail}, unfit, ""},
+		"forgets": {claimed, flawed{forgets: true}, results{doctor.Read: fail, doctor.ListAfterWrite: fail}, unfit, ""},
+		"stays": {claimed, flawed{stays: true}, results{doctor.Read: ok, doctor.Overwrite: fail, doctor.Delete: ok}, unfit,
+			"the store confirmed a request that it didn't carry out: "},
 		"fast clock": {memory.Options{}, clockAhead(time.Minute), results{doctor.OneClock: warn, doctor.ClockOffset: warn}, relied, ""},
 		"slow clock": {memory.Options{}, clockAhead(-time.Minute), results{doctor.OneClock: warn, doctor.ClockOffset: warn}, relied, ""},
 		"creates": {claimed, flawed{amend: creates}, results{doctor.IfMatch: ok, doctor.IfMatchRace: ok, doctor.IfMatchAbsent: warn}, unreliable,
