@@ -148,15 +148,6 @@ func TestPassword(t *testing.T) {
 			t.Errorf("%+v: examined: %v", c, err)
 		}
 	}
-	t.Setenv(CLIVariable, "")
-	for _, query := range []string{"&password-file=" + file("empty", "\n"), "&password-file=" + file("two", "a\nb\n"),
-		"&password-file=" + dir, "&password-file=" + dir + "/none"} {
-		target, err := Parse("redis://h/0?key=k" + query)
-		assert.OK(t, err)
-		if b, err := Open(target, Options{}); b != nil || err == nil {
-			t.Errorf("%s is opened: %v", query, err)
-		}
-	}
 }
 
 // TestRefusedScript: if a script may not read the lock, the lock isn't known to be lost.
@@ -195,13 +186,6 @@ func TestTLS(t *testing.T) {
 		assert.That(t, !ok && err != nil && !errors.Is(err, locking.ErrLost), "%s: acquired %v, %v", raw, ok, err)
 		assert.That(t, !strings.HasPrefix(raw, "rediss://"+address) || errors.Is(err, locking.ErrUnfit), "%s: %v", raw, err)
 		t.Log(err)
-	}
-	for _, ca := range []string{dir, dir + "/none", key} {
-		target, err := Parse("rediss://h/0?key=k&ca=" + ca)
-		assert.OK(t, err)
-		if b, err := Open(target, Options{}); b != nil || err == nil {
-			t.Errorf("%s is opened: %v", ca, err)
-		}
 	}
 }
 

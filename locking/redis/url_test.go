@@ -1,10 +1,13 @@
 package redis
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/selfsigned"
 )
 
 // TestParse: each URL is one Target, whose canonical URL is read as the same Target.
@@ -99,4 +102,41 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q: %+v becomes %+v, %v", raw, target, again, err)
 		}
 	})
+}
+
+// TestFiles: a lock isn't opened if its password-file isn't one line, or if its ca file has no certificate. The error
+// names the file.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, body string) string {
+		path := filepath.Join(dir, name)
+		assert.OK(t, os.WriteFile(path, []byte(body), 0o600))
+		return path
+	}
+	cert, key := selfsigned.Write(t, dir, "server")
+	for path, c := range map[string]struct{ query, words string }{
+		file("one", "a\n"):            {"password-file", ""},
+		file("empty", "\n"):           {"password-file", "must have only one line"},
+		file("two", "a\nb\n"):         {"password-file", "must have only one line"},
+		dir:                           {"password-file", "can't be read"},
+		filepath.Join(dir, "none"):    {"password-file", "can't be read"},
+		cert:                          {"ca", ""},
+		key:                           {"ca", "has no certificate in PEM"},
+		file("text", "certificate\n"): {"ca", "has no certificate in PEM"},
+		filepath.Join(dir, "none.ca"): {"ca", "can't be read"},
+		file("large", strings.Repeat("\n", 1<<20+1)): {"ca", "larger than 1 MiB"},
+	} {
+		target, err := Parse("rediss://h/0?key=k&" + c.query + "=" + path)
+		assert.OK(t, err)
+		b, err := Open(target, Options{})
+		if b != nil {
+			assert.OK(t, b.Close())
+		}
+		if c.words == "" {
+			assert.OK(t, err)
+			continue
+		}
+		assert.That(t, b == nil && err != nil && strings.Contains(err.Error(), c.words) && strings.Contains(err.Error(), path),
+			"%s: opened: %t, %v", path, b != nil, err)
+	}
 }
