@@ -63,6 +63,9 @@ func TestFlockHolder(t *testing.T) {
 		assert.OK(t, err)
 	}
 	says("this process", fmt.Sprintf(`is held by this process itself \(pid %d\)`, os.Getpid()))
+
+	flock.Unlock(self)
+	assert.Equal(t, flockHolder(self), heldByAnother) // the system lists none
 }
 
 // start starts a process, and waits for its first output.
@@ -228,6 +231,18 @@ func TestLateMount(t *testing.T) {
 	defer func(was map[string]string) { late = was }(late)
 	late = map[string]string{name: "shows them late"}
 	assert.Says(t, assert.Err(Open(t.Context(), dir)), store.ErrConfig, "a mount of "+name+" shows them late")
+}
+
+// TestMountType: a file system has the type of its line in the table. The attributes of a mount of rclone show through a
+// file system above it.
+func TestMountType(t *testing.T) {
+	const table = "22 1 0:20 / / rw - ext4 /dev/sda1 rw\n23 1 0:53 / /mnt rw shared:1 - fuse /srv rw\n"
+	for want, c := range map[string]struct{ device, files, size uint64 }{
+		"ext4": {20, 1e9, 4096}, "fuse": {53, 0, 0}, "rclone": {53, 1e9, 0}, "": {54, 0, 0},
+	} {
+		st := unix.Stat_t{Dev: unix.Mkdev(0, uint32(c.device)), Size: int64(c.size)}
+		assert.Equal(t, typed(st, unix.Statfs_t{Files: c.files, Frsize: 4096}, table), want)
+	}
 }
 
 // TestServed: a FUSE file system has the name of its program.

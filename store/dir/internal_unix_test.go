@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -246,4 +247,23 @@ func TestErrorsOfTheSystem(t *testing.T) {
 		err := failed("open", "k", cant("open", "/srv", answer))
 		assert.That(t, !errors.Is(err, store.ErrUnreachable), "%v counts as silence: %v", answer, err)
 	}
+}
+
+// TestPipeInstead: a pipe that has replaced a file before the file was opened isn't an empty file, which would be a
+// released lock.
+func TestPipeInstead(t *testing.T) {
+	s := opened(t)
+	create(t, s, "file")
+	assert.OK(t, syscall.Mkfifo(filepath.Join(s.path, "pipe"), 0o600))
+	root, err := s.open()
+	assert.OK(t, err)
+	defer root.Close()
+	info, err := root.Lstat("file")
+	assert.OK(t, err)
+	f, err := root.Open("pipe")
+	assert.OK(t, err)
+	defer f.Close()
+	body, obj, err := contents(root, "file", f, info, 100)
+	assert.Is(t, err, errIrregular)
+	assert.That(t, body == nil && obj.Size == -1, "%q, %+v", body, obj)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/repolock/repolock/store"
@@ -114,6 +115,11 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 		return nil, described(info), err
 	}
 	defer f.Close()
+	return contents(d, name, f, info, limit)
+}
+
+// contents is lookAt for an open file. info has the attributes that the name had before.
+func contents(d *directory, name string, f *os.File, info fs.FileInfo, limit int64) ([]byte, store.Object, error) {
 	opened, err := f.Stat()
 	if err != nil {
 		return nil, described(info), d.unopened(name, err)

@@ -1,6 +1,8 @@
 package dir
 
 import (
+	"errors"
+	"io/fs"
 	"runtime"
 	"syscall"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/files"
 )
 
@@ -57,9 +60,14 @@ func TestUnreadableDisk(t *testing.T) {
 	root, err := s.open()
 	assert.OK(t, err)
 	defer root.Close()
+	folder, err := openDir(root, "index/lock.shared")
+	assert.OK(t, err)
+	defer folder.Close()
 	refused(t, unix.SYS_OPENAT, syscall.ENOENT, func() {
 		names, err := scan(t.Context(), root, files.Below("", ""))
 		assert.That(t, err == nil && len(names) == 0, "%q, %v", names, err)
+		_, obj, err := s.inspect(t.Context(), folder, "a", 1) // it is gone between the look and the open
+		assert.That(t, errors.Is(err, fs.ErrNotExist) && obj == (store.Object{}), "%+v, %v", obj, err)
 		found, err := hasOther(t.Context(), root, "", "index/lock.")
 		assert.That(t, !found && err == nil, "%t, %v", found, err)
 	})

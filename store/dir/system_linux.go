@@ -29,12 +29,18 @@ func mountType(f *os.File) string {
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return ""
 	}
-	if unix.Fstatfs(int(f.Fd()), &fs) == nil && files.OfRclone(fs.Files, uint64(fs.Frsize), uint64(st.Size)) {
+	_ = unix.Fstatfs(int(f.Fd()), &fs)              // without it fs looks like no mount of rclone
+	table, _ := os.ReadFile("/proc/self/mountinfo") // without it the type isn't known
+	return typed(st, fs, string(table))
+}
+
+// typed is mountType for a file of these attributes. table is a text of /proc/self/mountinfo.
+func typed(st unix.Stat_t, fs unix.Statfs_t, table string) string {
+	if files.OfRclone(fs.Files, uint64(fs.Frsize), uint64(st.Size)) {
 		return "rclone"
 	}
-	table, _ := os.ReadFile("/proc/self/mountinfo") // without it the type isn't known
 	device := fmt.Sprintf("%d:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)))
-	for line := range strings.Lines(string(table)) {
+	for line := range strings.Lines(table) {
 		mount, system, _ := strings.Cut(line, " - ")
 		if fields := strings.Fields(mount); len(fields) > 2 && fields[2] == device {
 			fields = strings.Fields(system) // type, source and options
