@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 // TestFlockHolder: if a Put or a Delete can't take the flock of the repository's directory, the
@@ -150,6 +152,26 @@ func TestWatchHeedsRemovals(t *testing.T) {
 			assert.That(t, !c.hint, "%s of %s is no hint", c.op, c.name)
 		}
 	}
+}
+
+// TestWatchedFolders: a watch of a prefix watches the folders under it, and no others, because each of their files would
+// wake it. It ends with its watcher.
+func TestWatchedFolders(t *testing.T) {
+	top := t.TempDir()
+	for _, name := range []string{"lock.shared", "lock.intent", "packs", files.NewTemp()} {
+		assert.OK(t, os.Mkdir(filepath.Join(top, name), 0o700))
+	}
+	assert.OK(t, os.WriteFile(filepath.Join(top, "lock.exclusive"), nil, 0o600))
+	w := watch{top: top, base: "lock.", hints: make(chan struct{}, 1)}
+	var err error
+	w.Watcher, err = fsnotify.NewWatcher()
+	assert.OK(t, err)
+	assert.OK(t, w.begin())
+	watched := w.WatchList()
+	slices.Sort(watched)
+	assert.Equal(t, watched, []string{top, filepath.Join(top, "lock.intent"), filepath.Join(top, "lock.shared")})
+	assert.OK(t, w.Close())
+	w.run(t.Context())
 }
 
 // watchFile begins to watch one object. next passes on the kernel's next event, and reports whether it is a hint.
@@ -313,10 +335,10 @@ func TestNothingStaysOpen(t *testing.T) {
 	} {
 		create(t, s, key)
 		assert.OK(t, request())
-		files, err := filepath.Glob("/proc/self/fd/*")
+		fds, err := filepath.Glob("/proc/self/fd/*")
 		assert.OK(t, err)
-		for _, file := range files {
-			open, _ := os.Readlink(file)
+		for _, fd := range fds {
+			open, _ := os.Readlink(fd)
 			assert.That(t, !strings.HasPrefix(open, s.path), "after %s %s is open", name, open)
 		}
 	}

@@ -160,6 +160,18 @@ func TestTrialOfAFlock(t *testing.T) {
 	assert.That(t, !ok && err == nil, "beside the holder: %t, %v", ok, err)
 }
 
+// TestPutElsewhere: on a file system that isn't local, a put without a condition renames its file under the flock of the
+// directory, also if the name is free: that costs less than a look and a link.
+func TestPutElsewhere(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		s := opened(t)
+		s.local = local
+		moves := 0
+		create(t, renames(t, s, func() { moves++ }), "index/new")
+		assert.Equal(t, moves > 0, !local)
+	}
+}
+
 // TestLinkIsLocked: a link is replaced under the flock of the directory, because it has none of its own.
 func TestLinkIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

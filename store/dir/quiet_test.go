@@ -2,6 +2,7 @@ package dir
 
 import (
 	"context"
+	"io/fs"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,37 @@ func TestQuietNames(t *testing.T) {
 			assert.Equal(t, strings.Join(got, ""), c.want, name)
 			waited := time.Since(began)
 			assert.That(t, waited >= c.waits && waited < c.waits+2*time.Millisecond, "%s: waited %v", name, waited)
+		})
+	}
+}
+
+// TestQuietNamesFails: a directory that is gone has no names. Any other failure to read its times is an error at once.
+// If the directory is changed by each of many writers, the listing gives up after seconds.
+func TestQuietNamesFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		errs []error // of the looks at the times; the last one counts for all further looks
+		want error
+		took time.Duration
+	}{
+		"gone":       {[]error{fs.ErrNotExist}, nil, 0},
+		"gone later": {[]error{nil, fs.ErrNotExist}, nil, 0},
+		"fails":      {[]error{fs.ErrInvalid}, fs.ErrInvalid, 0},
+		"fails once": {[]error{nil, fs.ErrInvalid, nil}, fs.ErrInvalid, 0},
+		"changed":    {[]error{nil}, store.ErrListing, (maxQuiet - 11) * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, looks := time.Now(), 0
+			s := &Store{local: true, hides: true}
+			s.stamps = func(*directory) (changed, now time.Time, err error) {
+				err = c.errs[min(looks, len(c.errs)-1)]
+				looks++
+				return began.Add(-time.Duration(looks) * time.Hour), began, err
+			}
+			s.scan = func(context.Context, *directory, files.Wanted) ([]string, error) { return []string{"a"}, nil }
+			names, err := s.names(t.Context(), inRoot(t), nil)
+			assert.Is(t, err, c.want, name)
+			assert.Equal(t, len(names), 0, name)
+			assert.Equal(t, time.Since(began), c.took, name)
 		})
 	}
 }

@@ -72,3 +72,20 @@ func TestUnreadableDisk(t *testing.T) {
 		assert.That(t, !found && err == nil, "%t, %v", found, err)
 	})
 }
+
+// TestWithoutLinks: on a file system without hard links, whatever its error is, a put if absent stores a new object and
+// replaces none.
+func TestWithoutLinks(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EOPNOTSUPP, syscall.EACCES, syscall.EIO, syscall.EMLINK, syscall.EXDEV, syscall.EINVAL, syscall.ERANGE} {
+		s := opened(t)
+		var first, second error
+		refused(t, unix.SYS_LINKAT, errno, func() {
+			first = assert.Err(s.Put(t.Context(), "index/a", []byte("first"), store.PutOptions{IfAbsent: true}))
+			second = assert.Err(s.Put(t.Context(), "index/a", []byte("second"), store.PutOptions{IfAbsent: true}))
+		})
+		assert.Is(t, first, nil, errno.Error())
+		assert.Is(t, second, store.ErrPrecondition, errno.Error())
+		body, _, err := s.Get(t.Context(), "index/a", 10)
+		assert.That(t, err == nil && string(body) == "first", "%v: %q, %v", errno, body, err)
+	}
+}

@@ -102,14 +102,11 @@ func (w *watch) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case _, ok := <-w.Errors:
-			if !ok {
-				return
-			}
+		case <-w.Errors:
 			w.hint() // the kernel has dropped events
 		case e, ok := <-w.Events:
 			if !ok {
-				return
+				return // both channels are closed
 			}
 			w.note(e)
 		}
