@@ -193,7 +193,7 @@ func (c *Client) pack(ctx context.Context, f *flight, reqs []*Request) (packets 
 		n := minPacket + len(r.body)
 		switch {
 		case r.of != nil && len(r.body) == 0:
-			f.unanswered-- // the open that it guesses is in the same flight, so the flight isn't empty
+			f.unanswered-- // the open of its handle is in the same flight, so other answers come
 			continue
 		case r.err != nil:
 			err = r.err
