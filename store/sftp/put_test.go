@@ -466,3 +466,23 @@ func TestPretendedDeletion(t *testing.T) {
 	r.answers(pretend(&removals, func(req request) bool { return req.kind == typeRmdir }))
 	assert.Is(t, s.Delete(t.Context(), "index/lock.dir/"), errStill)
 }
+
+// TestOccupied: a put is refused if a directory has its name, or if a file is in the place of a directory above it. That
+// is no object, so no condition is unmet.
+func TestOccupied(t *testing.T) {
+	root := repository(t, 0o700)
+	assert.OK(t, os.MkdirAll(filepath.Join(root, "index/k"), 0o700))
+	assert.OK(t, os.WriteFile(filepath.Join(root, "file"), nil, 0o600))
+	r := &relay{}
+	s := r.on(t, root)
+	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
+		for key, words := range map[string]string{"index/k": "is a directory", "file/k": "is not a directory", "file/a/k": "is not a directory"} {
+			opens := r.seen(typeOpen)
+			err := assert.Err(s.Put(t.Context(), key, nil, opts))
+			assert.Says(t, err, store.ErrIrregular, words, key)
+			assert.That(t, !errors.Is(err, store.ErrPrecondition), "%s: %v", key, err)
+			assert.That(t, r.seen(typeOpen)-opens < 20, "%s: it is tried again and again", key)
+		}
+	}
+	has(t, root, "file", "index/", "index/k/")
+}
