@@ -1,6 +1,8 @@
 package httptransport
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -109,6 +111,33 @@ type slowTLS struct{ error }
 
 func (slowTLS) Timeout() bool   { return true }
 func (slowTLS) Temporary() bool { return true }
+
+// TestUnpack: a body is unpacked only if the answer is said to be compressed by gzip, and is. An object that is a gzip
+// file, and a plain body of a wrong Content-Encoding, stay as they are.
+func TestUnpack(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := io.WriteString(w, "body")
+	assert.OK(t, errors.Join(err, w.Close()))
+	for name, c := range map[string]struct {
+		encoding, body, want string
+	}{
+		"packed":          {"gzip", packed.String(), "body"},
+		"in capitals":     {"GZIP", packed.String(), "body"},
+		"a gzip file":     {"", packed.String(), packed.String()},
+		"of another kind": {"br", packed.String(), packed.String()},
+		"plain":           {"gzip", `{"a lock": "of more than ten bytes"}`, `{"a lock": "of more than ten bytes"}`},
+		"one byte":        {"gzip", "{", "{"},
+		"empty":           {"gzip", "", ""},
+	} {
+		res := &http.Response{Header: http.Header{"Content-Encoding": {c.encoding}}, Body: io.NopCloser(strings.NewReader(c.body)), ContentLength: int64(len(c.body))}
+		unpack(res)
+		body, err := io.ReadAll(res.Body)
+		assert.That(t, err == nil && string(body) == c.want, "%s: %q, %v", name, body, err)
+		unpacked := c.body != c.want
+		assert.That(t, res.Uncompressed == unpacked && (res.Header.Get("Content-Encoding") == "") == (unpacked || c.encoding == ""), "%s: %+v", name, res)
+	}
+}
 
 // TestNoAnswer: which errors show that the server wasn't reached, or that the connection broke off.
 func TestNoAnswer(t *testing.T) {
