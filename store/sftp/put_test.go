@@ -486,3 +486,35 @@ func TestOccupied(t *testing.T) {
 	}
 	has(t, root, "file", "index/", "index/k/")
 }
+
+// TestReadBody: a read or a look that fails shows no body, which could be that of a released lock. A file of more than
+// most bytes has no body.
+func TestReadBody(t *testing.T) {
+	answer := func(r *sftpwire.Request, a sftpwire.Answer) *sftpwire.Request {
+		a.Answered = true
+		r.Answer = a
+		return r
+	}
+	failed := sftpwire.Answer{Status: sftpwire.Status{Code: sftpwire.Failure}}
+	end := sftpwire.Answer{Status: sftpwire.Status{Code: sftpwire.EOF}}
+	data := func(body string) sftpwire.Answer { return sftpwire.Answer{Data: []byte(body)} }
+	size := func(n uint64) sftpwire.Answer {
+		return sftpwire.Answer{Attrs: sftpwire.Attrs{Flags: sftpwire.HasSize, Size: n}}
+	}
+	for name, c := range map[string]struct {
+		read, stat sftpwire.Answer
+		body       string // or "-" for none
+		err        error
+	}{
+		"whole":        {data("body"), size(4), "body", nil},
+		"empty":        {end, size(0), "", nil},
+		"cut":          {data("bo"), size(4), "bo", errMore},
+		"too large":    {data("bod"), size(11), "-", nil},
+		"unread":       {failed, size(0), "-", sftpwire.Failure},
+		"no attribute": {data("body"), failed, "-", sftpwire.Failure},
+	} {
+		body, _, err := readBody(answer(sftpwire.Read("h", 0, 10), c.read), answer(sftpwire.Fstat("h"), c.stat), 10)
+		assert.Is(t, err, c.err, name)
+		assert.That(t, (body == nil) == (c.body == "-") && (body == nil || string(body) == c.body), "%s: %q", name, body)
+	}
+}
