@@ -75,6 +75,7 @@ func TestLoadErrors(t *testing.T) {
 		"[defaults]\nheld-exit-code = '1'":         `config.toml:2:18: "defaults.held-exit-code": must be a whole number`,
 		"[defaults]\nttl.x = 99999999999999999999": `"defaults.ttl.x": must be a text in quotes`,
 		"[defaults]\nmetadata = 'x'":               `config.toml:2:12: "defaults.metadata": must be a table`,
+		"[defaults]\nmetadata = {x = 1}":           `"defaults.metadata": must be a text in quotes`,
 		"[defaults.metadata]\nx = 1":               `config.toml:2:5: "defaults.metadata.x": must be a text in quotes`,
 		"[repositories]\na = '/x'":                 `config.toml:2:5: "repositories.a": must be a table`,
 		"[[repositories]]\nurl = '/x'":             `config.toml:1:3: "repositories": must be a table`,
@@ -94,6 +95,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 	assert.Is(t, assert.Err(Load(filepath.Join(t.TempDir(), "missing"))), fs.ErrNotExist)
 	assert.That(t, assert.Err(Load(t.TempDir())) != nil, "a directory was read")
+	assert.That(t, assert.Err(Load("/proc/self/mem")) != nil, "a file that can be opened, and not read, counts as empty")
 }
 
 func TestSecret(t *testing.T) {

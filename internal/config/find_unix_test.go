@@ -118,6 +118,8 @@ func TestWayTrusted(t *testing.T) {
 		says(t, err, c.says, c.name)
 		assert.That(t, err == nil || strings.HasPrefix(err.Error(), c.path+": "), "%s: %v", c.name, err)
 	}
+	loop := link("8", "links/8")
+	says(t, follow(loop), "too many links", "a link to itself")
 	t.Chdir(filepath.Dir(open))
 	says(t, assert.Err(Load("config.toml")), filepath.Dir(open), "relative")
 	if os.Geteuid() != 0 {
