@@ -136,7 +136,10 @@ type Holder struct {
 
 // Log is an audit log that is open for writing. Each record is one write to the end of the file. Except on NFS, such a
 // write is atomic (O_APPEND: open(2)), so any number of processes can write to one log.
-type Log struct{ file *os.File }
+type Log struct {
+	file *os.File
+	torn bool // our last record is cut off
+}
 
 // Open opens the file, or creates it so that only its owner can read it. It refuses a FIFO, because it could wait for
 // the FIFO's reader.
@@ -145,7 +148,7 @@ func Open(path string) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Log{file}, nil
+	return &Log{file: file}, nil
 }
 
 // Append appends an event: a Record, whose texts it cuts, or another value that marshals to a JSON object.
@@ -157,10 +160,11 @@ func (l *Log) Append(event any) error {
 	if err != nil {
 		return err
 	}
-	n, err := l.file.Write(append(line, '\n'))
-	if err != nil && n > 0 {
-		_, _ = l.file.Write([]byte{'\n'}) // the disk is full: the next record must begin on a new line
+	if l.torn {
+		line = append([]byte{'\n'}, line...)
 	}
+	n, err := l.file.Write(append(line, '\n'))
+	l.torn = err != nil && (l.torn || n > 0) // the disk is full: the next record must begin on a new line
 	return err
 }
 

@@ -57,16 +57,19 @@ func TestHistory(t *testing.T) {
 		if !s.End.IsZero() {
 			line += " end " + s.End.Format("05")
 		}
+		if s.HeldSeconds != nil {
+			line += fmt.Sprintf(" after %v s", *s.HeldSeconds)
+		}
 		line += " until " + s.Until().Format("05") + ": " + s.Outcome
 		for _, stop := range s.Stops {
 			line += fmt.Sprintf(", stopped %s to %s", stop.From.Format("05"), stop.To.Format("05"))
 		}
 		got = append(got, line)
 	}
-	want := `shared asked 59 held 00 end 03 until 03: success
+	want := `shared asked 59 held 00 end 03 after 3 s until 03: success
 exclusive asked 00 end 02 until 02: refused: held by h (pid 1), backup
-shared asked 01 held 01 end 25 until 25: failure, exit code 3, stopped 11 to 20, stopped 22 to 24
-exclusive asked 06 held 26 end 30 until 30: lost: broken
+shared asked 01 held 01 end 25 after 24 s until 25: failure, exit code 3, stopped 11 to 20, stopped 22 to 24
+exclusive asked 06 held 26 end 30 after 4 s until 30: lost: broken
 shared asked 32 held 32 until 35: `
 	assert.That(t, strings.Join(got, "\n") == want, "got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	assert.That(t, len(h.Removals) == 2 && h.Removals[0].Of == "h, backup", "removals: %+v", h.Removals)
@@ -160,7 +163,7 @@ func TestSVGFails(t *testing.T) {
 	assert.Is(t, NewHistory(log).Timeline().WriteSVG(w), io.ErrClosedPipe)
 }
 
-// TestStops: a command is stopped while it has a cause of a stop.
+// TestStops: a command is stopped while it has a cause of a stop. Its bar in a drawing has room for each stop.
 func TestStops(t *testing.T) {
 	for name, test := range map[string]struct {
 		events  []Record
@@ -174,12 +177,16 @@ func TestStops(t *testing.T) {
 		"in a pause":    {[]Record{at(1, Paused, "a", Record{}), at(2, Suspended, "a", Record{}), at(3, Continued, "a", Record{}), at(4, Resumed, "b", Record{ResumedFrom: "a"})}, 3, 1, 0},
 		"beyond it":     {[]Record{at(1, Paused, "a", Record{}), at(2, Suspended, "a", Record{}), at(3, Resumed, "b", Record{ResumedFrom: "a"}), at(9, Continued, "b", Record{})}, 8, 1, 0},
 		"killed":        {[]Record{at(1, Suspended, "a", Record{}), at(5, Released, "a", Record{})}, 4, 1, 0},
+		"after a loss":  {[]Record{at(1, Lost, "a", Record{}), at(1, Paused, "a", Record{}), at(9, Released, "a", Record{})}, 8, 1, 0},
 		"no end":        {[]Record{at(1, Suspended, "a", Record{}), at(2, ClocksParted, "a", Record{}), at(3, ClocksSettled, "a", Record{})}, 0, 1, 1},
 	} {
 		h := NewHistory(append([]Record{at(0, Acquired, "a", Record{TTLSeconds: 60})}, test.events...))
 		s := h.Spans[0]
 		got := int(s.StoppedFor() / time.Second)
 		assert.That(t, got == test.stopped && len(s.Stops) == test.stops, "%s: stopped for %d s, %+v", name, got, s.Stops)
+		for _, stop := range s.Stops {
+			assert.That(t, !s.drawnUntil().Before(stop.To), "%s: drawn until %v, and stopped until %v", name, s.drawnUntil(), stop.To)
+		}
 		since := s.StoppedSince()
 		assert.That(t, since.IsZero() == (test.since == 0) && (test.since == 0 || since.Second() == test.since), "%s: stopped since %v", name, since)
 	}
