@@ -70,6 +70,33 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestFilesRefused: Open refuses a password file that doesn't have one line, and a ca file without a certificate.
+func TestFilesRefused(t *testing.T) {
+	const password, ca = "redis://h/0?key=k&password-file=", "rediss://h/0?key=k&ca="
+	large := strings.Repeat("secret", 1<<20)
+	for _, c := range []struct{ query, file, body, says string }{
+		{password, "none", "", "the password-file can't be read"},
+		{password, ".", "", "the password-file can't be read"},
+		{password, "large", large, "is larger than 1 MiB"},
+		{password, "empty", "\n", "must have only one line"},
+		{password, "two", "secret\nsecret\n", "must have only one line"},
+		{ca, "none", "", "the ca file can't be read"},
+		{ca, ".", "", "the ca file can't be read"},
+		{ca, "large", large, "is larger than 1 MiB"},
+		{ca, "key", "secret\n", "has no certificate in PEM"},
+	} {
+		path := filepath.Join(t.TempDir(), c.file)
+		if c.body != "" {
+			assert.OK(t, os.WriteFile(path, []byte(c.body), 0o600))
+		}
+		target, err := Parse(c.query + path)
+		assert.OK(t, err)
+		b, err := Open(target, Options{})
+		assert.Need(t, b == nil && err != nil, "%s%s is opened", c.query, c.file)
+		assert.That(t, strings.Contains(err.Error(), c.says) && !strings.Contains(err.Error(), "secret"), "%s%s: %v", c.query, c.file, err)
+	}
+}
+
 // TestIdentity: two URLs of one lock are recognized.
 func TestIdentity(t *testing.T) {
 	same := []string{"redis://h/0?key=b&prefix=a:", "redis://H:6379?key=a:b&prefix=",
