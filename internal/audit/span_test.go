@@ -163,7 +163,8 @@ func TestSVGFails(t *testing.T) {
 	assert.Is(t, NewHistory(log).Timeline().WriteSVG(w), io.ErrClosedPipe)
 }
 
-// TestStops: a command is stopped while it has a cause of a stop. Its bar in a drawing has room for each stop.
+// TestStops: a command is stopped while it has a cause of a stop. Its bar in a drawing has room for each stop, and
+// a stop without an end lasts until the end of the bar.
 func TestStops(t *testing.T) {
 	for name, test := range map[string]struct {
 		events  []Record
@@ -189,5 +190,10 @@ func TestStops(t *testing.T) {
 		}
 		since := s.StoppedSince()
 		assert.That(t, since.IsZero() == (test.since == 0) && (test.since == 0 || since.Second() == test.since), "%s: stopped since %v", name, since)
+		if test.since != 0 {
+			timeline := h.Timeline()
+			stops := timeline.bars[0].stops
+			assert.Equal(t, stops[len(stops)-1][1], timeline.x(s.Until()), name)
+		}
 	}
 }

@@ -149,19 +149,22 @@ func TestLeftOut(t *testing.T) {
 	assert.Equal(t, len(h.Between(time.Time{}, timeline.Begin).Spans), timeline.Left, "older locks")
 }
 
-// TestBarsThatTouch: narrow bars with the same name are drawn as one, and wide ones aren't.
+// TestBarsThatTouch: narrow bars with the same name are drawn as one, which counts the lost locks, and wide ones aren't.
 func TestBarsThatTouch(t *testing.T) {
-	timeline := busy(1000, func(i int) (Record, time.Duration, time.Duration) {
+	h := busy(1000, func(i int) (Record, time.Duration, time.Duration) {
 		r := Record{Mode: "shared", Operation: "backup", Hostname: "host", TTLSeconds: 60}
 		if i < 4 { // two wide bars, without a gap, of each of two jobs
 			r.Job = fmt.Sprint(i % 2)
 			return r, time.Duration(i/2) * time.Hour, time.Duration(i/2+1) * time.Hour
 		}
 		return r, 3*time.Hour + time.Duration(i)*time.Second, 3*time.Hour + time.Duration(i)*time.Second + time.Millisecond
-	}).Timeline()
+	})
+	h.Spans[10].Lost, h.Spans[20].Lost = true, true
+	timeline := h.Timeline()
 	counts := map[int]int{}
 	for _, m := range timeline.bars {
 		counts[m.count]++
+		assert.Equal(t, strings.HasSuffix(m.title(), "\nlost: 2"), m.count > 1, m.title())
 	}
 	assert.Equal(t, counts, map[int]int{1: 4, 996: 1}, "bars by their numbers of locks")
 	assert.Equal(t, len(timeline.groups[0].lanes), 2, "lanes")
@@ -203,8 +206,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaces: locks of two places that overlap have lanes of their own, below the names of the places.
-// With one place, the drawing is the same as without any.
+// TestPlaces: locks of two places that overlap have lanes of their own, below the names of the places, and a dot names
+// its place. With one place, the drawing is the same as without any, and has a lane of each mode.
 func TestPlaces(t *testing.T) {
 	locks := func(paths ...string) History { // /b is exclusive
 		return busy(len(paths), func(i int) (Record, time.Duration, time.Duration) {
@@ -213,6 +216,7 @@ func TestPlaces(t *testing.T) {
 		})
 	}
 	two := locks("/b/index/lock.intent/x", "/a/index/lock.shared/x", "/a/index/lock.shared/y")
+	two.Removals = []Removal{{At: nine(0), Place: "/b"}}
 	timeline := two.Timeline()
 	var got []string
 	for _, g := range timeline.groups {
@@ -223,10 +227,13 @@ func TestPlaces(t *testing.T) {
 	drawn := svg(t, two)
 	_, below, named := strings.Cut(drawn, ">/a<")
 	assert.That(t, named && strings.Contains(below, ">/b<"), "the names, one below the other: %s", drawn)
+	assert.That(t, strings.Contains(drawn, "\n/b</title></circle>"), "the dot: %s", drawn)
 	timeline.stack()
 	a, b := timeline.groups[0], timeline.groups[1]
 	assert.That(t, b.y >= a.y+len(a.lanes)*lane+heading, "%s begins at %d, and %s at %d", a.place, a.y, b.place, b.y)
-	assert.That(t, svg(t, locks("/a/index/lock.shared/x", "/a/index/lock.shared/y")) == svg(t, locks("", "")), "the drawings with one place and without any differ")
+	one := svg(t, locks("/a/index/lock.shared/x", "/a/index/lock.shared/y"))
+	assert.That(t, one == svg(t, locks("", "")), "the drawings with one place and without any differ")
+	assert.That(t, strings.Contains(one, ">exclusive<"), "no lane of exclusive locks: %s", one)
 }
 
 // TestLongPlaceKeepsItsEnd: long places that differ only at their ends have different names in a drawing.
