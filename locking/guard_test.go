@@ -3,6 +3,7 @@ package locking_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
@@ -209,6 +211,21 @@ func TestLostEndsTheFunction(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSuspended: if the machine was suspended for the ttl, the context of f ends at most a second after it woke, and the
+// error names the deadline.
+func TestSuspended(t *testing.T) {
+	in(t, func(t *testing.T, b *backend) {
+		ran, err := b.guard(t, func(ctx context.Context) error {
+			b.clock.Leap.Add(int64(ttl))
+			<-ctx.Done()
+			assert.That(t, b.clock.Elapsed() <= ttl+time.Second, "ended at %v", b.clock.Elapsed())
+			return nil
+		})
+		want := fmt.Sprintf("%v: %q: %v", locking.ErrLost, "k", refresh.ErrDeadline)
+		assert.That(t, ran && errors.Is(err, locking.ErrLost) && err.Error() == want, "%v, %v, want %s", ran, err, want)
+	})
 }
 
 // TestReleasedAnyway: the lock is released if the caller's context has ended, if f fails, and
