@@ -243,6 +243,16 @@ func TestLongPlaceKeepsItsEnd(t *testing.T) {
 	assert.That(t, a != b && strings.HasSuffix(a, "/one") && len(a) <= maxTitle+len("…"), "%q and %q", a, b)
 }
 
+// TestAxis: the axis of some weeks has dates, and the axis of some hours has times.
+func TestAxis(t *testing.T) {
+	for long, want := range map[time.Duration]string{5 * time.Hour: ">10:00:00<", 9 * 24 * time.Hour: ">2026-03-08<"} {
+		text := svg(t, busy(2, func(i int) (Record, time.Duration, time.Duration) {
+			return Record{Mode: "shared"}, time.Duration(i) * long, time.Duration(i)*long + time.Minute
+		}))
+		assert.That(t, strings.Contains(text, want), "%v has no %s: %s", long, want, text)
+	}
+}
+
 // TestNameOfALock: a name has maxName characters at most.
 func TestNameOfALock(t *testing.T) {
 	for n, want := range map[int]string{maxName: "ä: " + strings.Repeat("ö", maxName-3), maxName + 1: "ä: " + strings.Repeat("ö", maxName-4) + "…"} {
