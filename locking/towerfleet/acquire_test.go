@@ -251,6 +251,30 @@ func TestAcquisitionFails(t *testing.T) {
 	}
 }
 
+// fickle is metadata that can be written until err is set.
+type fickle struct{ err error }
+
+func (f *fickle) MarshalJSON() ([]byte, error) { return []byte("1"), f.err }
+
+// TestMetadataFails: an acquirer whose metadata can't be written any more has nothing and writes nothing, also if it
+// steals or breaks a lock.
+func TestMetadataFails(t *testing.T) {
+	in(t, func(w *world) {
+		metadata := new(fickle)
+		b := w.backend(Options{Force: true, Metadata: map[string]any{"x": metadata}})
+		old := foreign("old", "req_1", time.Now().Add(-time.Hour), 900)
+		w.write("old.lock", old)
+		metadata.err = syscall.ENOMEM
+		for _, name := range []string{"new", "old"} {
+			assert.Is(t, lockcheck.Fails(w.Context(), w, b, name), syscall.ENOMEM, name)
+		}
+		ok, err := b.Break(w.Context(), lockcheck.Seen(w, b, "old"), true)
+		assert.That(t, !ok && errors.Is(err, syscall.ENOMEM), "%v, %v", ok, err)
+		w.left(0, "old.lock")
+		assert.Equal(t, w.read("old.lock"), old)
+	})
+}
+
 // TestRivals: a temporary file of a request that isn't stale refuses an acquirer before it writes
 // anything. A stale file, an old file that can't be read, and another lock's file don't.
 func TestRivals(t *testing.T) {
