@@ -181,16 +181,17 @@ func TestSettle(t *testing.T) {
 	for name, c := range map[string]struct {
 		file    string // that a script writes
 		text    func(ours string) string
-		goes    bool // it removes the file before our second look
+		goes    time.Duration // when it removes the file, after the beginning; our second look is at 2*DefaultSettle
 		lock    string
 		remains []string
 	}{
-		"replaced":          {"n.lock", other, false, "req_1", []string{"n.lock"}},
-		"moved nothing":     {"n.lock.req_1.tmp", other, false, "req_1", []string{"n.lock"}},
-		"gives up":          {"n.lock.req_1.tmp", other, true, ours, []string{"n.lock"}},
-		"heartbeat":         {"n.lock.heartbeat.tmp", other, false, "req_1", []string{"n.lock", "n.lock.heartbeat.tmp"}},
-		"heartbeat of ours": {"n.lock.heartbeat.tmp", func(ours string) string { return ours }, false, ours, []string{"n.lock", "n.lock.heartbeat.tmp"}},
-		"unreadable":        {"n.lock.req_1.tmp", func(string) string { return "" }, false, "", []string{"n.lock.req_1.tmp"}},
+		"replaced":          {"n.lock", other, 0, "req_1", []string{"n.lock"}},
+		"moved nothing":     {"n.lock.req_1.tmp", other, 0, "req_1", []string{"n.lock"}},
+		"gives up":          {"n.lock.req_1.tmp", other, DefaultSettle * 7 / 4, ours, []string{"n.lock"}},
+		"gives up late":     {"n.lock.req_1.tmp", other, DefaultSettle * 9 / 4, ours, []string{"n.lock"}},
+		"heartbeat":         {"n.lock.heartbeat.tmp", other, 0, "req_1", []string{"n.lock", "n.lock.heartbeat.tmp"}},
+		"heartbeat of ours": {"n.lock.heartbeat.tmp", func(ours string) string { return ours }, 0, ours, []string{"n.lock", "n.lock.heartbeat.tmp"}},
+		"unreadable":        {"n.lock.req_1.tmp", func(string) string { return "" }, 0, "", []string{"n.lock.req_1.tmp"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -200,8 +201,15 @@ func TestSettle(t *testing.T) {
 					text = c.text(w.read("n.lock"))
 					w.write(c.file, text)
 				})
-				if c.goes {
-					time.AfterFunc(DefaultSettle*3/2, func() { os.Remove(w.path(c.file)) })
+				if c.goes > 0 {
+					script := w.backend(Options{})
+					time.AfterFunc(DefaultSettle*3/2, func() { // with the flock, so that nothing happens between our look and its end
+						unlock, err := script.exclusive(w.Context())
+						assert.OK(t, err)
+						defer unlock()
+						time.Sleep(c.goes - DefaultSettle*3/2)
+						assert.OK(t, os.Remove(w.path(c.file)))
+					})
 				}
 				if c.lock == ours {
 					lockcheck.Acquire(w, b, "n", 0)
