@@ -178,7 +178,7 @@ func (b *Backend) yield(h locking.Handle, rival *file) (given bool, err error) {
 	case rival.isHeartbeat(): // its mv must find it
 		_, err = b.replace(name, rival.Body, func(f *file) bool { return b.mine(f, h) })
 	default:
-		if err = os.Rename(rival.Path, b.path(name)); errors.Is(err, fs.ErrNotExist) {
+		if err = rename(rival.Path, b.path(name)); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
 	}

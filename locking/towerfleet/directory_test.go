@@ -46,6 +46,11 @@ func TestDirectory(t *testing.T) {
 		_, err := Open(path, Options{})
 		isUnfit(t, path, err, "")
 	}
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
+	assert.Says(t, assert.Err(Open(filepath.Join(file, "x"), Options{Observe: true})), syscall.ENOTDIR, "can't be read")
+	assert.Says(t, assert.Err(Open(long, Options{Observe: true})), syscall.ENAMETOOLONG, "can't be read")
+	created := func(dir string) { t.Errorf("%s was created", dir) }
+	assert.Says(t, assert.Err(Open(long, Options{Created: created})), syscall.ENAMETOOLONG, "can't be created")
 	assert.OK(t, os.Chmod(dir, 0o700))
 	hook(t, &executor, func() int { return os.Geteuid() + 1 })
 	for _, observe := range []bool{true, false} {
@@ -71,16 +76,19 @@ func TestDirectoryWithoutParent(t *testing.T) {
 }
 
 // TestDirectoryInADirectoryOfLocks: a path that goes on below a lock is no place for locks, and Open
-// says which directory it has created.
+// says which directory it has created. Only a file with the name of a lock is a lock.
 func TestDirectoryInADirectoryOfLocks(t *testing.T) {
 	in(t, func(w *world) {
 		var created []string
 		opts := Options{Created: func(dir string) { created = append(created, dir) }}
 		w.backend(opts)
+		w.write("n", foreign("n", "req_1", time.Now(), 900))
+		w.write("N.lock", foreign("N", "req_1", time.Now(), 900))
+		assert.OK(t, assert.Err(Open(w.path("other"), opts)))
 		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
 		_, err := Open(w.path("app"), opts)
 		isUnfit(t, w.path("app"), err, "a lock's name has no slash")
-		assert.Equal(t, created, []string{w.dir})
+		assert.Equal(t, created, []string{w.dir, w.path("other")})
 	})
 }
 
@@ -199,6 +207,22 @@ func TestCleanupFails(t *testing.T) {
 		err := b.Cleanup(w.Context())
 		assert.That(t, err != nil && strings.Contains(err.Error(), "wasn't removed"), "%v", err)
 		assert.OK(t, os.RemoveAll(name))
+	})
+}
+
+// TestNoFlock: on a file system without flock, no lock is acquired, renewed or released, also if it lost flock later.
+func TestNoFlock(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		h := lockcheck.Acquire(w, b, "n", 0)
+		text := w.read("n.lock")
+		hook(t, &tryFlock, func(*os.File) (bool, error) { return false, errors.ErrUnsupported })
+		_, opening := Open(w.dir, Options{})
+		for _, err := range []error{opening, lockcheck.Fails(w.Context(), w, b, "m"), b.Renew(w.Context(), h), b.Release(w.Context(), h)} {
+			isUnfit(t, w.dir, err, "can't be locked by flock")
+		}
+		assert.Equal(t, w.read("n.lock"), text)
+		assert.Equal(t, w.files(), []string{"n.lock"})
 	})
 }
 

@@ -77,6 +77,8 @@ var (
 	link     = os.Link
 	exchange = swap
 	remove   = os.Remove
+	rename   = os.Rename
+	tryFlock = flock.Try
 )
 
 // create creates the lock file of a name in one step. It reports false if the file exists.
@@ -172,7 +174,7 @@ func (b *Backend) overwrite(name, temp string, old func(*file) bool) (bool, erro
 	if now == nil || err != nil || !old(now) {
 		return false, err
 	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := rename(temp, path); err != nil {
 		return false, fmt.Errorf("lock file %s wasn't replaced: %w", path, err)
 	}
 	return true, nil
@@ -246,7 +248,7 @@ func (b *Backend) prepare() error {
 		return fmt.Errorf("lock directory %s can't be opened: %w", b.dir, err)
 	}
 	defer flock.Close(f)
-	if _, err = flock.Try(f); err != nil {
+	if _, err = tryFlock(f); err != nil {
 		return b.unfit("can't be locked by flock: put it on a local file system: %v", err)
 	}
 	return nil
@@ -295,7 +297,7 @@ func lockIn(dir string) string {
 
 // exclusive takes the flock of the directory.
 func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
-	unlock, locked, err := flock.Dir(ctx, b.opts.Clock, b.dir, flock.Try)
+	unlock, locked, err := flock.Dir(ctx, b.opts.Clock, b.dir, tryFlock)
 	if err == nil && !locked {
 		unlock()
 		err = b.unfit("can't be locked by flock any more: put it on a local file system")

@@ -180,6 +180,23 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 	})
 }
 
+// TestRivalGetsNothing: if the lock can't be given to a request that believes that it has the lock, the lock is lost all
+// the same.
+func TestRivalGetsNothing(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{})
+		h := lockcheck.Acquire(w, b, "n", 0)
+		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
+		lockcheck.Renew(w, b, h)
+		time.Sleep(interval(h.TTL()))
+		hook(t, &rename, func(string, string) error { return syscall.EIO })
+		err := b.Renew(w.Context(), h)
+		assert.That(t, errors.Is(err, locking.ErrLost) && errors.Is(err, syscall.EIO), "%v", err)
+		rename = os.Rename
+		lockcheck.Lost(w, "renew", b.Renew(w.Context(), h))
+	})
+}
+
 // TestOwnLockIsWritten: a lock file of ours in which another program has written isn't renewed, released
 // or written. It is lost if it has another request, whatever else is in it. One that can't be read isn't known to be.
 func TestOwnLockIsWritten(t *testing.T) {
