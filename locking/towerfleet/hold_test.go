@@ -394,3 +394,25 @@ func TestBreak(t *testing.T) {
 		})
 	}
 }
+
+// TestBreakOfVanished: a script's temporary file that vanishes before Break removes it isn't broken, and no error. A
+// lock file that vanishes is an error, because it was Break's own.
+func TestBreakOfVanished(t *testing.T) {
+	for file, fails := range map[string]bool{"n.lock.req_1.tmp": false, "n.lock": true} {
+		in(t, func(w *world) {
+			b := w.backend(Options{})
+			text := ""
+			if fails {
+				text = foreign("n", "req_1", time.Now().Add(-time.Hour), 900)
+			}
+			w.write(file, text)
+			seen := lockcheck.Seen(w, b, "n")
+			hook(t, &remove, func(path string) error {
+				assert.OK(t, os.Remove(path))
+				return os.Remove(path)
+			})
+			ok, err := b.Break(w.Context(), seen, false)
+			assert.That(t, !ok && errors.Is(err, fs.ErrNotExist) == fails && (err != nil) == fails, "%s: %v, %v", file, ok, err)
+		})
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/repolock/repolock/internal/lazyregexp"
@@ -157,11 +156,8 @@ func split(b []byte) (map[string]span, error) {
 	}
 	fields := map[string]span{}
 	for d.More() {
-		t, err := d.Token()
-		name, ok := t.(string)
-		if err != nil || !ok {
-			return nil, io.ErrUnexpectedEOF
-		}
+		t, _ := d.Token() // a string, because the JSON is valid
+		name, _ := t.(string)
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
 			return nil, err

@@ -109,6 +109,9 @@ func TestMalformedIsHeld(t *testing.T) {
 			w.write("n.lock", text)
 			time.Sleep(time.Hour) // old enough to be stale
 			seen := w.refused(b, "n")
+			if field, ok := strings.CutPrefix(why, "no "); ok && new(record).required()[field] != nil {
+				assert.Equal(t, seen.Unreadable, "it has no "+field)
+			}
 			assert.Need(t, seen.Unreadable != "" && !strings.Contains(seen.Unreadable, "\n") && !seen.Stale, "%s: %+v", why, seen)
 			lockcheck.Breaks(t, b, seen, true, false)
 			assert.That(t, w.read("n.lock") == text, "%s: was written", why)
@@ -128,6 +131,14 @@ func TestMalformedIsHeld(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNoHeartbeatToReplace: a file without a heartbeat gets none.
+func TestNoHeartbeatToReplace(t *testing.T) {
+	for _, text := range []string{`{}`, `{"x": {"last_heartbeat_at": "x"}}`, `{`} {
+		got, err := withHeartbeat([]byte(text), time.Now())
+		assert.That(t, got == nil && err != nil, "%s: %s, %v", text, got, err)
+	}
 }
 
 func sum(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }

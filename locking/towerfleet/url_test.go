@@ -44,7 +44,7 @@ func TestParseRefuses(t *testing.T) {
 		"": false, "nightly": false, "/var/lib/nightly": false, "tower:/x/n": false, "tower-fleet": false,
 		"tower-fleet:": false, "tower-fleet:nightly": false, "tower-fleet://host/n": false,
 		"tower-fleet:///var/n": false, "tower-fleet:~/locks/n": false, "tower-fleet:/a\nb/n": false,
-		"tower-fleet:/a\x00/n": false, "tower-fleet:/\x1b[2J/n": false, "tower-fleet:/\xff/n": false,
+		"tower-fleet:/a\x00/n": false, "tower-fleet:/\x1b[2J/n": false, "tower-fleet:/\xff/n": false, "tower-fleet:/a\nb/../n": false,
 		"tower-fleet:/x/": true, "tower-fleet:/x/A": true, "tower-fleet:/x/n?force=1": true, "tower-fleet:/x/n#y": true,
 		"tower-fleet:/x/-n": true, "tower-fleet:/x/..": true, "tower-fleet:/x/n.lock": true,
 		"tower-fleet:/x/" + strings.Repeat("n", 129): true,
