@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -100,4 +102,43 @@ func TestOf(t *testing.T) {
 		assert.That(t, !ok, "there is a process %d", pid)
 	}
 	_ = zombie.Wait()
+}
+
+// TestCaller: the caller is the parent, or the shell whose copy the parent is.
+func TestCaller(t *testing.T) {
+	const env = "REPOLOCK_TEST_CALLER"
+	if os.Getenv(env) != "" {
+		fmt.Println(Caller())
+		os.Exit(0)
+	}
+	t.Setenv(env, "1")
+	out, err := exec.Command(os.Args[0], "-test.run=^TestCaller$").Output()
+	assert.OK(t, err)
+	assert.Equal(t, strings.TrimSpace(string(out)), fmt.Sprint(os.Getpid()), "of a child")
+	out, err = exec.Command("sh", "-c", `T=$("$0" "-test.run=^TestCaller$" || exit); echo $T $$`, os.Args[0]).Output()
+	assert.OK(t, err)
+	caller, shell, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	assert.Equal(t, caller, shell, "of a child of a shell's copy")
+}
+
+// TestSameProgram: processes run the same program if it has the same file and arguments, and both still run.
+func TestSameProgram(t *testing.T) {
+	sleeps := func(arg string) int {
+		cmd := exec.Command("sleep", arg)
+		assert.OK(t, cmd.Start())
+		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		return cmd.Process.Pid
+	}
+	a, b, c := sleeps("100"), sleeps("100"), sleeps("101")
+	for pid, want := range map[int]bool{a: true, b: true, c: false, os.Getpid(): false, 1 << 30: false} {
+		assert.Equal(t, sameProgram(a, pid), want, "%d and %d", a, pid)
+		assert.Equal(t, sameProgram(pid, a), want, "%d and %d", pid, a)
+	}
+	assert.That(t, !sameProgram(1<<30, 1<<30), "two that don't run")
+}
+
+// TestNoMachineID: machines without an id don't have the same hash of it.
+func TestNoMachineID(t *testing.T) {
+	assert.Equal(t, hash(""), "")
+	assert.That(t, hash("a") != hash("b"), "two machines have one hash")
 }
