@@ -138,24 +138,34 @@ func TestDirElsewhere(t *testing.T) {
 		assert.OK(t, l.Close())
 	}
 	t.Setenv("TMPDIR", tmp+"/none")
-	assert.Is(t, assert.Err(socketDir("", true)), ErrDir)
+	assert.Says(t, assert.Err(socketDir("", true)), ErrDir, "mkdir "+tmp+"/none")
 }
 
-// TestAsk: each request gets its own answer, and Close removes the socket.
+// TestAsk: each request gets its own answer, an answer can have a consequence, and Close removes the socket.
 func TestAsk(t *testing.T) {
 	place(t)
 	token := NewToken()
 	l, err := Listen(token)
 	assert.OK(t, err)
-	over := make(chan struct{})
+	over, then := make(chan struct{}), make(chan struct{})
 	go func() {
-		l.Serve(func(_ context.Context, do string) (any, func()) { return "did " + do, nil })
+		l.Serve(func(_ context.Context, do string) (any, func()) {
+			if do == "b" {
+				return "did b", func() { close(then) }
+			}
+			return "did " + do, nil
+		})
 		close(over)
 	}()
 	for _, do := range []string{"a", "b"} {
 		var answer string
 		assert.OK(t, Ask(token, do, &answer, false))
 		assert.Equal(t, answer, "did "+do)
+	}
+	select {
+	case <-then:
+	case <-time.After(assert.Hang):
+		t.Error("no consequence")
 	}
 	l.Close()
 	<-over
@@ -198,6 +208,31 @@ func TestLog(t *testing.T) {
 	assert.OK(t, s.cmd.Wait())
 	said, err := os.ReadFile(log.Name())
 	assert.That(t, err == nil && strings.Contains(string(said), "the order is to wait\n"), "%v: %s", err, said)
+}
+
+// TestAbandoned: a keeper is abandoned if its starter ends or says no before it has accepted the keeper.
+func TestAbandoned(t *testing.T) {
+	for says, want := range map[string]bool{"": true, "no": true, "yes": false} {
+		in, out, err := os.Pipe()
+		assert.OK(t, err)
+		if says != "" {
+			assert.OK(t, gob.NewEncoder(out).Encode(says == "yes"))
+		}
+		out.Close()
+		news, err := os.Create(filepath.Join(t.TempDir(), "news"))
+		assert.OK(t, err)
+		l := &Line{in: gob.NewDecoder(in), news: news, out: gob.NewEncoder(news), abandoned: make(chan struct{})}
+		l.listen()
+		select {
+		case <-l.Abandoned():
+			assert.That(t, want, "it is abandoned after %q", says)
+		default:
+			assert.That(t, !want, "it isn't abandoned after %q", says)
+		}
+		assert.Equal(t, l.Tell("x") == nil, want, "after %q, the pipe to the starter is open", says)
+		in.Close()
+		news.Close()
+	}
 }
 
 // TestSilent: a keeper that doesn't answer, or doesn't end, isn't gone.
