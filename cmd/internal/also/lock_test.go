@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -335,4 +336,55 @@ func TestExamine(t *testing.T) {
 	got := check(bad)
 	assert.That(t, got.Name == "pooler" && got.Detail == "transaction; go around it", "%+v", got)
 	assert.Is(t, assert.Err((Lock{Backend: &shelf{err: locking.ErrUnreachable}}).Examine(t.Context())), locking.ErrUnreachable)
+}
+
+// TestExamineDescribes: doctor describes the present lock, and warns of a lock that can't be read.
+func TestExamineDescribes(t *testing.T) {
+	for _, c := range []struct {
+		info   *locking.Info
+		result doctor.Result
+		detail string
+	}{
+		{nil, doctor.OK, "the lock is free"},
+		{&locking.Info{Holder: "h", TTL: time.Minute}, doctor.OK, "the lock is held by h"},
+		{&locking.Info{TTL: time.Minute}, doctor.OK, "the lock is held by a holder that doesn't say its name"},
+		{&locking.Info{Holder: "h", Host: "vm", Remote: true}, doctor.OK, "the lock is held by h on vm; only vm can find out whether that process has ended"},
+		{&locking.Info{Holder: "h", TTL: time.Minute, Stale: true}, doctor.OK, "there is a stale lock of h"},
+		{&locking.Info{Unreadable: "it is cut off"}, doctor.Warn, "the lock is held, because it can't be read: it is cut off; if no operation is running, run repolock break-lock --also beads:x"},
+	} {
+		report, err := Lock{Backend: &shelf{info: c.info}, Target: Target{Place: session.Place{URL: "beads:x"}}}.Examine(t.Context())
+		assert.Need(t, err == nil && len(report.Checks) == 1, "%+v, %v", report, err)
+		got := report.Checks[0]
+		assert.That(t, got.Name == doctor.Reachable && got.Result == c.result && got.Detail == c.detail, "%+v, want %s: %s", got, c.result, c.detail)
+	}
+}
+
+// abilities is a backend with connections that end by Close, of which each holds a lock. It stores the work's result.
+type abilities struct {
+	locking.Backend
+	syscall.Conn
+	closed   int
+	finished []bool
+}
+
+func (a *abilities) Close() error                           { a.closed++; return locking.ErrUnreachable }
+func (a *abilities) finish(success bool)                    { a.finished = append(a.finished, success) }
+func (a *abilities) Connection(locking.Handle) syscall.Conn { return a.Conn }
+
+// TestAbilities: the connections of a backend are closed, its lock's connection is known to the guard, and the backend
+// gets the result of the work. A backend without them has nothing to close, to keep or to store.
+func TestAbilities(t *testing.T) {
+	r, w, err := os.Pipe()
+	assert.OK(t, err)
+	defer r.Close()
+	defer w.Close()
+	a := &abilities{Conn: r}
+	o := &other{Lock: Lock{Backend: a}}
+	assert.Is(t, o.Close(), locking.ErrUnreachable)
+	about := (&held{other: o}).About()
+	about.Finish(true)
+	assert.That(t, a.closed == 1 && slices.Equal(a.finished, []bool{true}) && about.Connection() == syscall.Conn(r), "%+v, %v", a, about.Connection())
+	o.Backend = &shelf{}
+	about = (&held{other: o}).About()
+	assert.That(t, o.Close() == nil && about.Finish == nil && about.Connection() == nil, "%+v", about)
 }
