@@ -17,4 +17,5 @@ func TestParse(t *testing.T) {
 		_, err := Parse([]byte(line), func(id string) bool { return id == "a" })
 		assert.Is(t, err, fault.Unjudged, "%q", line)
 	}
+	assert.Says(t, assert.Err(Parse([]byte("[]"), func(string) bool { return false })), fault.Unjudged, "cannot unmarshal array")
 }

@@ -22,7 +22,7 @@ const redirectName = "redirect"
 // unless dir has a file redirect, which Database follows as bd does. The first line of that file that is neither empty
 // nor a comment (#) is the path of another .beads directory, relative to the parent of dir. A redirect in that other
 // directory has no effect. bd ignores a redirect to a missing directory, and so does Database. If this user can't read
-// the redirect, Database returns an error, because bd might be able to.
+// the redirect, Database returns dir and an error, because bd might be able to.
 func Database(dir string) (string, error) {
 	d, _, err := follow(dir)
 	return d, err

@@ -178,6 +178,27 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+// TestHint: the advice about a lock depends on its kind, and on what is known of its holder.
+func TestHint(t *testing.T) {
+	stale, remote := replock.Info{Holder: "h", Verdict: replock.Stale}, replock.Info{Holder: "h on vm", Verdict: replock.Live, Why: "only vm knows"}
+	for _, c := range []struct {
+		url  string
+		info replock.Info
+		says string
+	}{
+		{"beads:x", replock.Info{Holder: "h", Verdict: replock.Live}, "--wait 1h waits until it is done; the lock is free as soon as its process ends"},
+		{"beads:x", remote, "run repolock break-lock --dead --also beads:x on that machine"},
+		{"beads:x", stale, "this file system has no flock"},
+		{"beads:x", replock.Info{Verdict: replock.Unreadable}, "if no operation is running, run repolock break-lock --also beads:x"},
+		{"tower-fleet:x/n", stale, "--force-lock steals it"},
+		{"redis://h/0?key=k", remote, expires},
+		{"postgres://h/d?key=k", stale, freed},
+	} {
+		got := Hint(c.url, c.info)
+		assert.That(t, strings.Contains(got, c.says), "%s, %+v: %s", c.url, c.info, got)
+	}
+}
+
 // shelf is a backend with one lock, which a test describes.
 type shelf struct {
 	locking.Backend

@@ -89,6 +89,19 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// TestSlowRefusal: a single try counts as a wait only if it took as long as half a pause between two tries.
+func TestSlowRefusal(t *testing.T) {
+	for slow, want := range map[time.Duration]time.Duration{poll/2 - 1: 0, poll / 2: poll / 2} {
+		inBubble(t, func(t *testing.T, f *fake) {
+			f.take(t, "k", 24*time.Hour)
+			f.slow = slow
+			_, err := f.tries(t.Context(), "k", 0)
+			refused, ok := errors.AsType[session.HeldError](err)
+			assert.That(t, ok && refused.Waited == want, "a try of %v: %v, waited %v", slow, err, refused.Waited)
+		})
+	}
+}
+
 // TestWaitEnds: a wait ends with its context, and returns its cause.
 func TestWaitEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {

@@ -311,10 +311,7 @@ func (f *fleet) finish(success bool) { f.failed.Store(!success) }
 
 func parseBeads(raw string) (Target, error) {
 	t, err := beads.Parse(raw)
-	dir, failed := beads.Database(t.Dir)
-	if failed != nil {
-		dir = t.Dir // Open returns the error
-	}
+	dir, _ := beads.Database(t.Dir) // if it fails, dir is t.Dir, and Open returns the error
 	return Target{
 		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(dir), Stays: true},
 		files: true,

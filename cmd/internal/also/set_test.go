@@ -500,3 +500,13 @@ func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
 		assert.That(t, took <= maxTry+lease.MaxDelay && len(r.of(replock.EventLost)) == 0, "all released after %v, lost %v", took, r.of(replock.EventLost))
 	})
 }
+
+// TestLeft: the rest of a wait isn't negative, and the rest of a wait without an end has no end.
+func TestLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		time.Sleep(time.Hour)
+		for wait, want := range map[time.Duration]time.Duration{0: 0, time.Minute: 0, 2 * time.Hour: time.Hour, replock.Forever: replock.Forever} {
+			assert.Equal(t, f.set(wait, "a").left(0), want, "--wait %v", wait)
+		}
+	})
+}
