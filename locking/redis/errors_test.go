@@ -12,6 +12,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/internal/server"
 )
 
 // afterHello answers HELLO with an empty map, and then always the same.
@@ -58,6 +59,10 @@ func TestAnswers(t *testing.T) {
 		if text := err.Error(); strings.Contains(text, "secret") || strings.Contains(text, "held until") ||
 			!strings.Contains(text, `lock "k"`) {
 			t.Errorf("%s: %v", answer, err)
+		}
+		if want != nil {
+			says := want.Error() + ": " + b.clean(answer) + ": " + server.Find(answers, answer).Advice
+			assert.That(t, strings.HasSuffix(err.Error(), says), "%v, want the class, the answer and the advice: %s", err, says)
 		}
 		// In doubt the lock isn't lost, nor free.
 		h := locking.NewHandle("k", ttl)
