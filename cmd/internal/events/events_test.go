@@ -110,9 +110,44 @@ func TestRemovals(t *testing.T) {
 		r := a.records(e)[0]
 		assert.That(t, (r.Action == "manual_cleanup_required") == (failure != nil) && r.LockPath == "s3://bucket/p/index/lock", "%+v", r)
 	}
-	for _, stopped := range []bool{true, false} {
-		r := a.records(Event{Event: replock.Event{Kind: GuardLost}, Stopped: stopped})[0]
-		assert.That(t, (r.Action == "command_stopped") == stopped, "stopped %t: %+v", stopped, r)
+}
+
+// TestReasons: a record has what was done with the command, and the mode of its lock.
+func TestReasons(t *testing.T) {
+	a, _ := auditor(t)
+	for _, c := range []struct {
+		event          Event
+		action, reason string
+	}{
+		{Event{Event: replock.Event{Kind: GuardLost}, Stopped: true}, "command_stopped", ""},
+		{Event{Event: replock.Event{Kind: GuardLost}}, "", ""},
+		{Event{Event: replock.Event{Kind: ContinuedByOther}, Killed: true}, "command_killed", ""},
+		{Event{Event: replock.Event{Kind: ContinuedByOther}}, "command_stopped", ""},
+		{Event{Event: replock.Event{Kind: CommandRunsOn}, Killed: true}, "", "not_killed"},
+		{Event{Event: replock.Event{Kind: CommandRunsOn}}, "", "not_stopped"},
+	} {
+		r := a.records(c.event)[0]
+		assert.That(t, r.Action == c.action && r.Reason == c.reason && r.Mode == "", "%+v: %+v", c.event, r)
+	}
+	assert.Equal(t, a.records(of(replock.EventAcquired, "", "n", "aa"))[0].Mode, "exclusive")
+}
+
+// TestStaleRefusal: a refusal because of one stale lock, and no other, is recorded as lock_stale.
+func TestStaleRefusal(t *testing.T) {
+	const place = "tower-fleet:/locks/a"
+	a, _ := auditor(t)
+	h := replock.Info{Verdict: replock.Stale, TTL: time.Minute, Age: time.Hour, ModTime: time.Unix(1e9, 0), Keys: []string{place}}
+	live := h
+	live.Verdict = replock.Live
+	for _, c := range []struct {
+		holders []replock.Info
+		event   string
+		ttl     float64
+	}{{[]replock.Info{h}, "lock_stale", 60}, {[]replock.Info{live}, "lock_blocked", 0}, {[]replock.Info{h, h}, "lock_blocked", 0}} {
+		e := of(replock.EventBlocked, place, "a", "")
+		e.Holders = c.holders
+		r := a.records(e)[0]
+		assert.That(t, r.Event == c.event && r.TTLSeconds == c.ttl && (r.StaleSince != nil) == (c.ttl > 0) && len(r.HeldBy) == len(c.holders), "%+v", r)
 	}
 }
 
