@@ -51,6 +51,8 @@ func TestCancelled(t *testing.T) {
 			assert.Is(t, err, errStop, "at request %d", at)
 			assert.That(t, len(r.Checks) == 18 && len(r.Left) == 0, "at request %d: %+v", at, r)
 			fitness(t, r, doctor.NotKnown)
+			reach, _ := r.Check(doctor.Reachable)
+			assert.That(t, at > 1 || reach.Result == doctor.Unknown, "at request %d: %+v", at, reach)
 			clean(t, m, r)
 			cancel(nil)
 		})
@@ -231,6 +233,10 @@ func TestClockOffset(t *testing.T) {
 					"%s, %v: %+v", name, skew, *r.Clock)
 				assert.That(t, r.Clock.Source == test.source, "%s: from %s", name, r.Clock.Source)
 				want := map[string]doctor.Result{doctor.ClockOffset: doctor.OK}
+				if skew.Abs() > time.Minute {
+					word := map[bool]string{true: " ahead of the store", false: " behind the store"}[skew > 0]
+					assert.That(t, strings.Contains(check(t, r, doctor.ClockOffset).Detail, word), "%v: %+v", skew, check(t, r, doctor.ClockOffset))
+				}
 				if skew != 0 {
 					want[doctor.ClockOffset] = doctor.Warn
 				}
