@@ -51,7 +51,6 @@ func (b *Backend) redirectFound() (f locking.Finding, err error) {
 	path := filepath.Join(b.named, redirectName)
 	database, ignored, err := follow(b.named)
 	switch {
-	case err != nil:
 	case ignored != "":
 		f = locking.Finding{
 			What: "redirect", Severity: locking.Risky,

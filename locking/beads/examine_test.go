@@ -143,3 +143,16 @@ func TestWorktreeOfGit(t *testing.T) {
 		}
 	}
 }
+
+// TestNoWorktree: a directory beside a .git that names no git directory, or beside none, is in no worktree.
+func TestNoWorktree(t *testing.T) {
+	bd(t, "bd version 0.49.6 (dev)")
+	for name, text := range map[string]string{"commondir": "../main/.git", ".git": "../main/.git/worktrees/tree"} {
+		main, tree := worktree(t, "")
+		private := filepath.Join(filepath.Dir(main), ".git/worktrees/tree")
+		assert.OK(t, os.MkdirAll(private, 0o700))
+		assert.OK(t, os.WriteFile(filepath.Join(private, "commondir"), []byte("../.."), 0o600))
+		assert.OK(t, os.WriteFile(filepath.Join(filepath.Dir(tree), name), []byte(text), 0o600))
+		assert.Equal(t, finding(t, client(t, tree, Options{}), "worktree"), locking.Finding{}, name)
+	}
+}

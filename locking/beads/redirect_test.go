@@ -3,6 +3,7 @@
 package beads
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,4 +113,19 @@ func TestRedirectChanges(t *testing.T) {
 	assert.Says(t, err, locking.ErrUnfit, tree)
 	left(t, main)
 	left(t, tree)
+}
+
+// TestRedirectUnreadable: while a redirect can't be read, a lock isn't known to be held, nor to be lost.
+func TestRedirectUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	b := client(t, dir, Options{})
+	h, ok, err := b.TryLock(t.Context(), Key, ttl)
+	assert.Need(t, ok && err == nil, "%v, %v", ok, err)
+	redirect := filepath.Join(dir, redirectName)
+	assert.OK(t, syscall.Mkfifo(redirect, 0o600))
+	err = b.Renew(t.Context(), h)
+	assert.That(t, err != nil && !errors.Is(err, locking.ErrLost), "%v", err)
+	assert.OK(t, os.Remove(redirect))
+	assert.OK(t, b.Renew(t.Context(), h))
+	assert.OK(t, b.Release(t.Context(), h))
 }

@@ -63,6 +63,10 @@ func TestUnlinkOfAnother(t *testing.T) {
 	mine, err := b.link()
 	assert.Need(t, err == nil && mine != nil, "%v", err)
 	defer mine.Open.Close()
+	path := b.path
+	b.path += ".none" // as if the file were removed after unlink has looked at it
+	assert.Is(t, b.unlink(mine), locking.ErrLost)
+	b.path = path
 	assert.OK(t, errors.Join(os.Remove(b.path), os.WriteFile(b.path, []byte("{}"), 0o600)))
 	assert.Is(t, b.unlink(mine), locking.ErrLost)
 	body, err := os.ReadFile(b.path)
