@@ -25,6 +25,8 @@ func TestEscapes(t *testing.T) {
 		{"Line of a long text", Line("a" + long), "a" + long[:198] + "…"},
 		{"Cut", Cut("éé", 3), "é…"},
 		{"Cut of a short text", Cut("éé", 4), "éé"},
+		{"Ends", Ends("a"+strings.Repeat("é", 20)+"b", 9), "aé…éb"},
+		{"Ends of a short text", Ends("aé\nb", 6), "aé b"},
 		{"Word", Word("s3://a-b/c_d.e,f:1%2=@+"), "s3://a-b/c_d.e,f:1%2=@+"},
 		{"Word of a space", Word("a b"), `'a b'`},
 		{"Word of nothing", Word(""), `''`},

@@ -233,7 +233,7 @@ func TestInterruptedLook(t *testing.T) {
 	assert.OK(t, lock.held().Release(t.Context()))
 }
 
-// TestAllJobs: All returns the last success of every job, on all pages. It returns no success as unreadable because the
+// TestAllJobs: All returns the last success of every job, on all pages, and no other file. It returns no success as unreadable because the
 // store didn't answer: a person would look for the damage.
 func TestAllJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -241,9 +241,10 @@ func TestAllJobs(t *testing.T) {
 		now := start
 		s := &hookstore.Store{Store: memory.New(memory.Options{Now: func() time.Time { return now }, PageSize: 1})}
 		o := newOnce(s)
-		for job, body := range map[string]string{"": `{"operation":"prune","holder":"web1"}`, ".a": `{"operation":"prune","job":"a","holder":"web1"}`, ".b": "{", ".c": strings.Repeat(" ", maxSuccess+1)} {
+		for job, body := range map[string]string{"": `{"operation":"prune","holder":"web1"}`, ".a": `{"operation":"prune","job":"a","holder":"web1"}`, "/x": `{"operation":"prune"}`, ".b": "{", ".c": strings.Repeat(" ", maxSuccess+1)} {
 			assert.OK(t, assert.Err(s.Put(t.Context(), "index/lock-once/prune"+job, []byte(body), store.PutOptions{})))
 		}
+		assert.OK(t, assert.Err(s.Put(t.Context(), "index/lock-once/.tmp", []byte(`{"operation":"prune"}`), store.PutOptions{})))
 		said := func() (lines string) {
 			all, err := o.All(t.Context())
 			assert.OK(t, err)
