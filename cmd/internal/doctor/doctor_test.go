@@ -386,7 +386,7 @@ func TestWrongAnswers(t *testing.T) {
 	}{
 		doctor.Delete:    {flawed{keeps: true}, "was deleted, and is still there"},
 		doctor.Read:      {flawed{forgets: true}, "was written, and isn't there"},
-		doctor.Overwrite: {flawed{latches: true}, "has another body than was written"},
+		doctor.Overwrite: {flawed{stays: true}, "has another body than was written"},
 	} {
 		inBubble(t, func(t *testing.T, _ *hookstore.Store, m *memory.Store, opts doctor.Options) {
 			c.flaw.Store = m
