@@ -164,7 +164,10 @@ func (l *Log) Append(event any) error {
 		line = append([]byte{'\n'}, line...)
 	}
 	n, err := l.file.Write(append(line, '\n'))
-	l.torn = err != nil && (l.torn || n > 0) // the disk is full: the next record must begin on a new line
+	if l.torn = err != nil && (l.torn || n > 0); l.torn { // the disk is full: the next record must begin on a new line
+		_, failed := l.file.Write([]byte{'\n'}) // for that of another process
+		l.torn = failed != nil
+	}
 	return err
 }
 
