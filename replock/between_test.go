@@ -71,6 +71,39 @@ func TestBreakStaleNeedsTheStoresTime(t *testing.T) {
 	}
 }
 
+// TestProbeIsPutAgain: if another client deletes the probe of break-lock --stale, the next probe shows the store's time.
+// After maxTries probes break-lock gives up, and removes nothing.
+func TestProbeIsPutAgain(t *testing.T) {
+	for _, deleted := range []int{1, maxTries} {
+		holding(t, memory.Options{NoTime: true}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+			a.lose(t, k)
+			time.Sleep(time.Hour)
+			m, probes := w.machine(), 0
+			m.hooks.Before(when("list", "index/lock.shared/", func(_ context.Context, r hookstore.Request) error {
+				if r.Key == k.Key() {
+					return nil
+				}
+				if probes++; probes > maxTries {
+					return store.ErrPermission
+				}
+				if probes <= deleted {
+					w.delete(r.Key)
+				}
+				return nil
+			}))
+			if deleted < maxTries {
+				m.breaks(t, BreakOptions{Stale: true}, 1)
+				w.empty()
+				return
+			}
+			broken, err := m.Break(t.Context(), BreakOptions{Stale: true})
+			assert.That(t, len(broken) == 0, "%v", broken)
+			assert.Says(t, err, errUnlisted, "learning the store's time")
+			w.stores(k.Key())
+		})
+	}
+}
+
 // TestReleaseNeedsItsLook: a release whose look at lock.exclusive fails deletes only the flag, and reports that.
 func TestReleaseNeedsItsLook(t *testing.T) {
 	holding(t, lacking, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
@@ -83,6 +116,20 @@ func TestReleaseNeedsItsLook(t *testing.T) {
 		w.has(pointer, another)
 		w.delete(pointer)
 	})
+}
+
+// TestReleaseOfALostLockNeedsItsLook: if the release of a lost lock can't look at its flag, or read it, it deletes
+// nothing, because another process might continue with the flag. It reports why.
+func TestReleaseOfALostLockNeedsItsLook(t *testing.T) {
+	for _, op := range []string{"list", "get"} {
+		bothHolders(t, memory.Options{}, func(t *testing.T, w *world, a *machine, k *Lock) {
+			a.lose(t, k)
+			stored := w.rewrites(k.Key())
+			a.hooks.Before(fails(op, k.Key(), store.ErrPermission))
+			isAll(t, k.Release(t.Context()), store.ErrPermission)
+			w.keeps(map[string][]byte{k.Key(): stored})
+		})
+	}
 }
 
 // TestRefreshNeedsItsLook: a refresh whose look fails puts nothing, or it could restore a broken lock.
@@ -136,7 +183,7 @@ func TestResumeNeedsItsLooks(t *testing.T) {
 	})
 }
 
-// TestFenceNeedsItsLook: a fence that can't be read isn't written.
+// TestFenceNeedsItsLook: a fence that can't be read isn't written. The error contains why.
 func TestFenceNeedsItsLook(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
@@ -145,7 +192,7 @@ func TestFenceNeedsItsLook(t *testing.T) {
 		before, _, err := w.mem.Get(t.Context(), fence, 1<<20)
 		assert.OK(t, err)
 		m.hooks.Before(fails("get", fence, store.ErrPermission))
-		m.fails(t, Exclusive, ErrNoFencingToken, WithFencingToken())
+		isAll(t, m.fails(t, Exclusive, ErrNoFencingToken, WithFencingToken()), store.ErrPermission)
 		w.stores(fence)
 		w.has(fence, before)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -407,7 +408,8 @@ func TestFenceOutlastsACrash(t *testing.T) {
 }
 
 // TestFenceGrows: each later holder has a larger number, also after a lost answer and a late put of an earlier holder. A
-// resumed lock keeps its number, and a shared one has none. Without a number in the object the acquire fails.
+// resumed lock keeps its number, and a shared one has none. Without a number in the object, or with the largest one, the
+// acquire fails, and leaves the object as it is.
 func TestFenceGrows(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -440,9 +442,12 @@ func TestFenceGrows(t *testing.T) {
 		assert.That(t, !ok, "a shared lock has a fence")
 		k.Release(t.Context())
 
-		w.put("index/lock-fence", []byte("not json"))
-		w.machine().fails(t, Exclusive, ErrNoFencingToken, WithFencingToken())
-		w.stores("index/lock-fence")
+		for _, body := range []string{"not json", `{"id":"another"}`, fmt.Sprintf(`{"fence":%d}`, uint64(math.MaxUint64))} {
+			w.put("index/lock-fence", []byte(body))
+			w.machine().fails(t, Exclusive, ErrNoFencingToken, WithFencingToken())
+			w.stores("index/lock-fence")
+			w.has("index/lock-fence", []byte(body))
+		}
 	})
 }
 
