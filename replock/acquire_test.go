@@ -255,6 +255,21 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 	})
 }
 
+// TestNoClaimAfterAFailedDelete: if the store fails to delete lock.exclusive after a look that shows a shared lock, the
+// acquirer gives up, even if that lock is gone. The store might still apply the delete, to a lock.exclusive that the
+// acquirer would put then.
+func TestNoClaimAfterAFailedDelete(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		k, a := w.machine().takes(t, Shared), w.machine()
+		a.hooks.Before(first("delete", pointer, func(hookstore.Request) error {
+			w.delete(k.Key())
+			return errOutage
+		}))
+		a.refused(t, Exclusive)
+		w.empty()
+	})
+}
+
 // TestSharedYieldsInTime: if an intent is only acquiring, a shared acquirer looks again. A holder's flag says after a
 // second that it is held. A shared acquirer yields at once to that, to a waiter, and to another client's lock.
 func TestSharedYieldsInTime(t *testing.T) {

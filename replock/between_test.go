@@ -71,6 +71,21 @@ func TestBreakStaleNeedsTheStoresTime(t *testing.T) {
 	}
 }
 
+// TestStatusShowsWhatItCannotRead: a lock whose body can't be fetched is in the status, with the reason, however old it
+// is. break-lock --stale leaves it alone.
+func TestStatusShowsWhatItCannotRead(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		w.put("index/lock.shared/x", foreign(time.Now(), true))
+		time.Sleep(time.Hour)
+		m := w.machine()
+		m.hooks.Before(fails("get", "", store.ErrPermission))
+		infos, err := m.Status(t.Context())
+		assert.That(t, err == nil && len(infos) == 1 && infos[0].Verdict == Unreadable && strings.Contains(infos[0].Why, store.ErrPermission.Error()),
+			"%+v, %v", infos, err)
+		m.breaks(t, BreakOptions{Stale: true}, 0)
+	})
+}
+
 // TestProbeIsPutAgain: if another client deletes the probe of break-lock --stale, the next probe shows the store's time.
 // After maxTries probes break-lock gives up, and removes nothing.
 func TestProbeIsPutAgain(t *testing.T) {

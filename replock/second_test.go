@@ -2,6 +2,7 @@ package replock
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/replock/internal/wire"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/memory"
 )
 
@@ -114,25 +116,40 @@ func TestUnprovenRefreshExtendsNothing(t *testing.T) {
 	}
 }
 
-// TestLeftSecondFlag: the put of a second flag is applied, and its answer is lost. The release deletes that flag, too.
+// TestLeftSecondFlag: the put of a second flag is applied, and its answer is lost. The release deletes that flag, too,
+// also if the lock is lost by then. If the store refuses that, the release reports it.
 func TestLeftSecondFlag(t *testing.T) {
-	kinds{"lacked": lacking}.modes(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode, func(o *Options) { o.Look = DefaultTTL })
-		time.Sleep(7 * time.Second)
-		w.skew.Add(int64(time.Hour))
-		lost := false
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" && r.Key != k.Key() && r.Key != pointer && !lost {
-				lost = true
-				return errOutage
-			}
-			return err
-		})
-		time.Sleep(33 * time.Second)
-		assert.That(t, lost, "no second flag was put")
-		lives(t, k)
-		w.leavesNothing(k)
-	})
+	for _, expired := range yesNo {
+		for _, refused := range yesNo {
+			bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
+				a, k := w.holder(t, mode, func(o *Options) { o.Look = DefaultTTL })
+				time.Sleep(7 * time.Second)
+				w.skew.Add(int64(time.Hour))
+				second := ""
+				a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+					if r.Op == "put" && r.Key != k.Key() && r.Key != pointer && second == "" {
+						second = r.Key
+						return errOutage
+					}
+					return err
+				})
+				time.Sleep(33 * time.Second)
+				assert.That(t, second != "", "no second flag was put")
+				lives(t, k)
+				if expired {
+					a.outlives(t, k)
+				}
+				if refused {
+					a.hooks.Before(inTurn(fails("delete", second, store.ErrPermission), fails("put", second, store.ErrPermission)))
+					isAll(t, k.Release(t.Context()), store.ErrPermission)
+				} else {
+					mustRelease(t, k)
+				}
+				left := slices.DeleteFunc(w.keys(), func(key string) bool { return expired && key == pointer })
+				assert.That(t, refused && slices.Equal(left, []string{second}) || !refused && len(left) == 0, "expired %t, refused %t: left: %v", expired, refused, left)
+			})
+		}
+	}
 }
 
 // TestSecondFlagOfAResumedLock: a second flag names the id with which its lock was first acquired. break-lock finds all
