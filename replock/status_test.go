@@ -44,6 +44,14 @@ func TestStatus(t *testing.T) {
 	})
 }
 
+// TestStatusOfALockOnTwoPages: an exclusive lock is one lock in the status, even if its two objects are on two pages.
+func TestStatusOfALockOnTwoPages(t *testing.T) {
+	bubble(t, memory.Options{PageSize: 1}, func(t *testing.T, w *world) {
+		w.machine().takes(t, Exclusive)
+		equal(t, "keys", len(w.machine().only(t).Keys), 2)
+	})
+}
+
 // bodied is a store whose pages have the body of one key.
 type bodied struct {
 	store.Store
@@ -229,7 +237,8 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// TestBreakTouchesOnlyShownLocks: Break with Shown leaves a lock alone that was not shown.
+// TestBreakTouchesOnlyShownLocks: Break with Only leaves a lock alone that was not shown, under whatever key it is: a later
+// lock of the same holder, or another body that can't be parsed.
 func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
 		m := w.machine()
@@ -238,6 +247,19 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 		other := w.machine().takes(t, Exclusive)
 		m.breaks(t, BreakOptions{Only: []Broken{{Info: shown}}}, 0)
 		w.lasts(other)
+	})
+	do(t, func(t *testing.T, w *world) {
+		m := w.machine()
+		later := foreign(time.Now().Add(time.Second), true)
+		for _, bodies := range [][2][]byte{{foreign(time.Now(), true), later}, {[]byte("?"), []byte("!")}} {
+			const key = "index/lock.shared/x"
+			w.put(key, bodies[0])
+			shown := m.only(t)
+			w.put(key, bodies[1])
+			m.breaks(t, BreakOptions{Only: []Broken{{Info: shown}}}, 0)
+			w.has(key, bodies[1])
+			m.breaks(t, BreakOptions{Only: []Broken{{Info: m.only(t)}}}, 1)
+		}
 	})
 }
 

@@ -98,13 +98,16 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 	}
 }
 
-// TestMergedVerdictIsTheLessCertain: an exclusive lock has the less certain verdict of its two objects.
+// TestMergedVerdictIsTheLessCertain: an exclusive lock has the less certain verdict of its two objects. Shared locks are
+// never merged.
 func TestMergedVerdictIsTheLessCertain(t *testing.T) {
 	out := merge([]Info{
 		{Mode: Exclusive, ID: "x", Keys: []string{pointer}, Verdict: Stale},
 		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.intent/x"}, Verdict: Doubtful, Why: "?"},
 	})
 	equal(t, "stale and doubtful", out[0].Verdict, Doubtful)
+	out = merge([]Info{{Mode: Shared, ID: "x", Verdict: Stale}, {Mode: Shared, ID: "x", Verdict: Live}})
+	equal(t, "shared locks with one id", len(out), 2)
 }
 
 // TestWrongClocks: whichever clock is an hour wrong, or jumps by one while the lock is held, a live lock is never

@@ -63,6 +63,12 @@ var kindsMutants = []mutant{
 	{"over SFTP a body is stored although its CLOSE has failed", "store/sftp/object.go", "for _, r := range reqs[1:] { // skip", "for _, r := range reqs[1 : len(reqs)-2] { // skip", own("TestRefused")},
 	{"over SFTP a body is flushed through a handle that is closed", "store/sftp/object.go", "	if w.flushes() {\n		reqs = append(reqs, flush)\n	}\n	reqs = append(reqs, sftpwire.Close(handle), stat)", "	reqs = append(reqs, sftpwire.Close(handle))\n	if w.flushes() {\n		reqs = append(reqs, flush)\n	}\n	reqs = append(reqs, stat)", own("TestFlushes")},
 
+	// Two locks that are taken for one, and one that is taken for two.
+	{"two shared locks with one id are merged", infos, "if i.ID != \"\" && i.Mode == Exclusive {", "if i.ID != \"\" {", own("TestMergedVerdictIsTheLessCertain")},
+	{"break-lock takes each lock that it can't parse for the one that was shown", infos, "return \"etag \" + i.stored.ETag", "return \"etag \"", own("TestBreakTouchesOnlyShownLocks")},
+	{"break-lock takes each lock of another client's holder for the one that was shown", infos, "return \"holder \" + i.Holder + i.Acquired.String()", "return \"holder \" + i.Holder", own("TestBreakTouchesOnlyShownLocks")},
+	{"status shows an exclusive lock on two pages as two", status, "				pairs = append(pairs, infos...)\n", "				give(merge(infos))\n", own("TestStatusOfALockOnTwoPages")},
+
 	// Bounds that only another client's data reaches.
 	{"a ttl of less than ten seconds is taken as it is", bodies, "max(l.TTLSeconds, MinTTL.Seconds())", "l.TTLSeconds", own("TestDecode")},
 	{"a ttl of years is taken as it is", bodies, "min(max(l.TTLSeconds, MinTTL.Seconds()), MaxTTL.Seconds())", "max(l.TTLSeconds, MinTTL.Seconds())", own("TestDecode")},
