@@ -63,6 +63,8 @@ var kindsMutants = []mutant{
 	{"over SFTP a body is stored although its CLOSE has failed", "store/sftp/object.go", "for _, r := range reqs[1:] { // skip", "for _, r := range reqs[1 : len(reqs)-2] { // skip", own("TestRefused")},
 	{"over SFTP a body is flushed through a handle that is closed", "store/sftp/object.go", "	if w.flushes() {\n		reqs = append(reqs, flush)\n	}\n	reqs = append(reqs, sftpwire.Close(handle), stat)", "	reqs = append(reqs, sftpwire.Close(handle))\n	if w.flushes() {\n		reqs = append(reqs, flush)\n	}\n	reqs = append(reqs, stat)", own("TestFlushes")},
 
+	{"a waiter continues for twenty minutes without valid credentials", decides, "maxRotation = 2 * time.Minute", "maxRotation = 20 * time.Minute", own("TestWaitOutlastsARotation")},
+
 	// Two locks that are taken for one, and one that is taken for two.
 	{"two shared locks with one id are merged", infos, "if i.ID != \"\" && i.Mode == Exclusive {", "if i.ID != \"\" {", own("TestMergedVerdictIsTheLessCertain")},
 	{"break-lock takes each lock that it can't parse for the one that was shown", infos, "return \"etag \" + i.stored.ETag", "return \"etag \"", own("TestBreakTouchesOnlyShownLocks")},
