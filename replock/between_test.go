@@ -236,3 +236,18 @@ func TestWaiterNeedsItsRead(t *testing.T) {
 		isAll(t, p.err, ErrHeld)
 	})
 }
+
+// TestHangingReadDelaysNoPoll: a read of the blocker that hangs ends when the waiter's next poll is due.
+func TestHangingReadDelaysNoPoll(t *testing.T) {
+	holding(t, memory.Options{}, Shared, func(t *testing.T, w *world, _ *machine, k *Lock) {
+		m := w.machine()
+		p := m.wants(t, Exclusive, 25*time.Second)
+		time.Sleep(3 * time.Second)
+		m.hooks.Before(hangs("get", k.Key()))
+		m.hooks.Count()
+		time.Sleep(20 * time.Second)
+		m.sent(t, between{"list": {4, many}})
+		<-p.done
+		isAll(t, p.err, ErrHeld)
+	})
+}

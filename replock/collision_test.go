@@ -165,6 +165,18 @@ func TestPauseAfter(t *testing.T) {
 	}
 }
 
+// TestReturnWaitsForATime: a lock that is being resumed gives an acquirer of unknown age twice the time that it needs to
+// withdraw, and then counts as lost.
+func TestReturnWaitsForATime(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		m := w.machine()
+		a, f := m.try(Shared), verdict.Findings{Live: []*verdict.Entry{{Kind: wire.KindIntent}}}
+		enough := 2 * a.contender(0).Transience()
+		equal(t, "step in time", m.afterReturn(a, f, 1, enough).step, lookAgain)
+		equal(t, "step after it", m.afterReturn(a, f, 100, enough+1).step, giveUp)
+	})
+}
+
 // TestVanishedIsSeenSoon: if a listed lock was deleted before its body was read, an acquirer on a quick store has the
 // lock some milliseconds later.
 func TestVanishedIsSeenSoon(t *testing.T) {

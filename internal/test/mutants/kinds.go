@@ -63,6 +63,8 @@ var kindsMutants = []mutant{
 	{"over SFTP a body is stored although its CLOSE has failed", "store/sftp/object.go", "for _, r := range reqs[1:] { // skip", "for _, r := range reqs[1 : len(reqs)-2] { // skip", own("TestRefused")},
 	{"over SFTP a body is flushed through a handle that is closed", "store/sftp/object.go", "	if w.flushes() {\n		reqs = append(reqs, flush)\n	}\n	reqs = append(reqs, sftpwire.Close(handle), stat)", "	reqs = append(reqs, sftpwire.Close(handle))\n	if w.flushes() {\n		reqs = append(reqs, flush)\n	}\n	reqs = append(reqs, stat)", own("TestFlushes")},
 
+	{"a read of the blocker that hangs delays the next poll", queues, "(min(limit, q.l.times.Timeout))", "(q.l.times.Timeout)", own("TestHangingReadDelaysNoPoll")},
+	{"a resume waits for ever for an acquirer of unknown age", decides, "if waited > 2*c.Transience() || slices", "if slices", own("TestReturnWaitsForATime")},
 	{"a waiter continues for twenty minutes without valid credentials", decides, "maxRotation = 2 * time.Minute", "maxRotation = 20 * time.Minute", own("TestWaitOutlastsARotation")},
 
 	// Two locks that are taken for one, and one that is taken for two.
