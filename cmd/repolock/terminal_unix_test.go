@@ -93,7 +93,7 @@ func (s *screen) end() syscall.WaitStatus {
 }
 
 // TestBreakLockAsks: on a terminal break-lock lists the locks, and asks before it deletes them, and no others. With
-// --json it prints one object when the answer is no.
+// --json it prints one object when the answer is no. A place that didn't answer is an error, whatever the answer is.
 func TestBreakLockAsks(t *testing.T) {
 	for answer, deleted := range map[string]bool{"y": true, "yes": true, "n": false, "": false, "what": false} {
 		repo := t.TempDir()
@@ -127,6 +127,15 @@ func TestBreakLockAsks(t *testing.T) {
 		_, object, _ := strings.Cut(stderr.String(), "[y/N] ")
 		assert.That(t, code == fault.ExitAborted && stdout.Len() == 0 && strings.HasPrefix(object, `{"error":"declined","message":"nothing was deleted","exit_code":1,`) && strings.Count(object, "\n") == 1,
 			"exit code %d\n%s%s", code, stdout.String(), stderr.String())
+	}
+	repo := t.TempDir()
+	write(t, filepath.Join(repo, "index", "lock.shared", "x"), "garbage")
+	for _, answer := range []string{"n", "y"} {
+		s := onScreen(t, 24, 80, nil, "-r", repo, "break-lock", "--also", "redis://127.0.0.1:1?key=k")
+		s.until("[y/N]")
+		s.types(answer + "\n")
+		status := s.end().ExitStatus()
+		assert.That(t, status == fault.ExitUnavailable && strings.Contains(s.shown, "redis://127.0.0.1:1"), "%q: exit code %d: %s", answer, status, s.shown)
 	}
 }
 

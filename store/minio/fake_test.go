@@ -123,12 +123,14 @@ func TestConfigured(t *testing.T) {
 
 type around struct{ http.RoundTripper }
 
-// signedWith opens a URL, and returns the access key with which its first request is signed, or the error.
+// signedWith opens a URL, and returns the access key with which its first request is signed, and the session token after
+// a blank, or the error.
 func signedWith(t *testing.T, query string) (key string, err error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, after, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 		key, _, _ = strings.Cut(after, "/")
+		key = strings.TrimSpace(key + " " + r.Header.Get("X-Amz-Security-Token"))
 		w.WriteHeader(http.StatusForbidden)
 	}))
 	defer server.Close()
@@ -177,6 +179,8 @@ func TestAliases(t *testing.T) {
 	signed("&alias=a", "ofdir")
 	t.Setenv("MC_HOST_a", "https://ofenv:secret12@h:9000")
 	signed("&alias=a", "ofenv")
+	t.Setenv("MC_HOST_a", "https://ofenv:secret12:token@h:9000")
+	signed("&alias=a", "ofenv token")
 	t.Setenv("MC_HOST_a", "no URL")
 	refused("MC_HOST_a")
 	t.Setenv("MC_HOST_a", "https://h:9000")
@@ -204,4 +208,33 @@ func TestAliases(t *testing.T) {
 	t.Setenv("MC_CONFIG_DIR", "")
 	_, err := signedWith(t, "")
 	assert.That(t, errors.Is(err, store.ErrConfig) && strings.Contains(err.Error(), "certificates of mc"), "%v", err)
+}
+
+// TestOrderOfCredentials: MinIO's variables win over Amazon's, these over mc's file, and that one over Amazon's file.
+func TestOrderOfCredentials(t *testing.T) {
+	home := alone(t)
+	for name, text := range map[string]string{
+		".mc/config.json":  `{"version":"10","aliases":{"s3":{"accessKey":"mcfile","secretKey":"secret12","api":"S3v4"}}}`,
+		".aws/credentials": "[default]\naws_access_key_id = awsfile\naws_secret_access_key = secret12\n",
+	} {
+		assert.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o700))
+		assert.OK(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
+	}
+	signed := func(want string) {
+		t.Helper()
+		key, err := signedWith(t, "")
+		assert.That(t, key == want, "signed with %q, want %q: %v", key, want, err)
+	}
+	t.Setenv("MINIO_ROOT_USER", "minioenv")
+	t.Setenv("MINIO_ROOT_PASSWORD", "secret12")
+	t.Setenv("AWS_ACCESS_KEY_ID", "awsenv")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret12")
+	t.Setenv("AWS_SESSION_TOKEN", "token")
+	signed("minioenv")
+	os.Unsetenv("MINIO_ROOT_USER")
+	signed("awsenv token")
+	os.Unsetenv("AWS_ACCESS_KEY_ID")
+	signed("mcfile")
+	assert.OK(t, os.Remove(filepath.Join(home, ".mc/config.json")))
+	signed("awsfile")
 }
