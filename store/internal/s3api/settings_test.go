@@ -21,6 +21,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+	miniogo "github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -279,6 +281,37 @@ func TestCredentialServiceIsSlow(t *testing.T) {
 	})
 }
 
+// TestProviderOfMinIOHangs: a request whose context ends doesn't wait for a provider of credentials that heeds no context.
+func TestProviderOfMinIOHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		provider := stuck(make(chan struct{}))
+		defer close(provider)
+		opts := &miniogo.Options{Creds: credentials.New(provider)}
+		minio.Configure(opts)
+		client, err := miniogo.New("127.0.0.1:1", opts)
+		assert.OK(t, err)
+		s, err := minio.New(client, "bucket", minio.Options{})
+		assert.OK(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.Is(t, requests["list"](ctx, s), context.DeadlineExceeded)
+	})
+}
+
+// stuck is a provider that returns once the channel is closed.
+type stuck chan struct{}
+
+func (s stuck) Retrieve() (credentials.Value, error) {
+	<-s
+	return credentials.Value{}, errors.New("late")
+}
+
+func (s stuck) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	return s.Retrieve()
+}
+
+func (stuck) IsExpired() bool { return true }
+
 // TestDefaultsModeKeepsTimeouts: AWS_DEFAULTS_MODE doesn't replace the timeouts for connecting.
 func TestDefaultsModeKeepsTimeouts(t *testing.T) {
 	client := awss3.New(awss3.Options{DefaultsMode: aws.DefaultsModeInRegion, HTTPClient: s3.HTTPClient()}).Options().HTTPClient
@@ -312,6 +345,33 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet:
 		w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:07 GMT")
 		as("application/json", 200, "{}")(w, r)
+	}
+}
+
+// TestCredentialServiceIsAskedAgain: if the server refuses credentials of a service that haven't expired, the service is
+// asked again, and the request is then sent once more.
+func TestCredentialServiceIsAskedAgain(t *testing.T) {
+	g, asked := new(guarded), new(atomic.Int32)
+	service := served(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		as("application/json", 200, fmt.Sprintf(`{"AccessKeyId":%q,"SecretAccessKey":"topsecret","Token":"t","Expiration":"2099-01-01T00:00:00Z"}`, *g.valid.Load()))(w, r)
+	})
+	server := served(t, g.ServeHTTP)
+	for name, repo := range map[string]string{
+		"s3": "s3://bucket?endpoint=" + server, "minio": "minio://" + strings.TrimPrefix(server, "http://") + "/bucket?tls=false",
+	} {
+		t.Run(name, func(t *testing.T) {
+			settled(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI="+service)
+			s, err := opened(t.Context(), t, repo)
+			assert.OK(t, err)
+			g.refuse.set(say(403, "InvalidAccessKeyId"))
+			for _, key := range []string{"key0", "key1"} {
+				g.valid.Store(&key)
+				asked.Store(0)
+				err := requests["list"](t.Context(), s)
+				assert.That(t, err == nil && asked.Load() == 1, "%s: %v, and the service was asked %d times", key, err, asked.Load())
+			}
+		})
 	}
 }
 
