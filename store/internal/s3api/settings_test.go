@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -320,7 +321,7 @@ func TestDefaultsModeKeepsTimeouts(t *testing.T) {
 		"the SDK has rebuilt HTTPClient: %T", client)
 }
 
-// guarded refuses each request whose access key isn't the valid one, and counts the requests.
+// guarded refuses each request whose access key or session token isn't the valid one, and counts the requests.
 type guarded struct {
 	valid  atomic.Pointer[string]
 	refuse turns
@@ -329,7 +330,8 @@ type guarded struct {
 
 func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.n.Add(1)
-	if !strings.Contains(r.Header.Get("Authorization"), "Credential="+*g.valid.Load()+"/") {
+	valid := *g.valid.Load()
+	if !strings.Contains(r.Header.Get("Authorization"), "Credential="+valid+"/") && r.Header.Get("X-Amz-Security-Token") != valid {
 		_, _ = io.Copy(io.Discard, r.Body)
 		g.refuse.answer(w, r)
 		return
@@ -349,12 +351,17 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestCredentialServiceIsAskedAgain: if the server refuses credentials of a service that haven't expired, the service is
-// asked again, and the request is then sent once more.
+// asked again, once for all requests that are refused at the same time. If only the session token is new, they are sent
+// once more, too.
 func TestCredentialServiceIsAskedAgain(t *testing.T) {
 	g, asked := new(guarded), new(atomic.Int32)
 	service := served(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		as("application/json", 200, fmt.Sprintf(`{"AccessKeyId":%q,"SecretAccessKey":"topsecret","Token":"t","Expiration":"2099-01-01T00:00:00Z"}`, *g.valid.Load()))(w, r)
+		key, token := *g.valid.Load(), "t"
+		if strings.HasPrefix(key, "token") {
+			key, token = "key1", key
+		}
+		as("application/json", 200, fmt.Sprintf(`{"AccessKeyId":%q,"SecretAccessKey":"topsecret","Token":%q,"Expiration":"2099-01-01T00:00:00Z"}`, key, token))(w, r)
 	})
 	server := served(t, g.ServeHTTP)
 	for name, repo := range map[string]string{
@@ -364,14 +371,34 @@ func TestCredentialServiceIsAskedAgain(t *testing.T) {
 			settled(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI="+service)
 			s, err := opened(t.Context(), t, repo)
 			assert.OK(t, err)
-			g.refuse.set(say(403, "InvalidAccessKeyId"))
-			for _, key := range []string{"key0", "key1"} {
-				g.valid.Store(&key)
+			for _, valid := range []string{"key0", "key1", "token1"} {
+				var both sync.WaitGroup
+				both.Add(2)
+				g.refuse.set(func(w http.ResponseWriter, r *http.Request) {
+					both.Done()
+					both.Wait()
+					say(403, "InvalidAccessKeyId")(w, r)
+				})
+				g.valid.Store(&valid)
 				asked.Store(0)
-				err := requests["list"](t.Context(), s)
-				assert.That(t, err == nil && asked.Load() == 1, "%s: %v, and the service was asked %d times", key, err, asked.Load())
+				parallel.Each(2, 2, func(int) { assert.Is(t, requests["list"](t.Context(), s), nil, valid) })
+				assert.Equal(t, asked.Load(), 1, valid+": times that the service was asked")
 			}
 		})
+	}
+}
+
+// TestCredentialProcessFails: a program of credential_process that is missing is a wrong configuration, and the next
+// start of a program that fails can succeed.
+func TestCredentialProcessFails(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no shell")
+	}
+	for program, wrong := range map[string]bool{"sh -c 'exit 127'": true, "sh -c 'exit 126'": true, "sh -c 'exit 1'": false} {
+		config := saved(t, "[default]\ncredential_process = "+program+"\n", t.TempDir(), "config")
+		settled(t, "AWS_CONFIG_FILE="+config)
+		err := listed(t, "s3://bucket?endpoint=http://127.0.0.1:1")
+		assert.That(t, errors.Is(err, store.ErrConfig) == wrong && store.Permanent(err) == wrong, "%s: %v", program, err)
 	}
 }
 
