@@ -416,6 +416,8 @@ var storeMutants = []mutant{
 		"if err == nil && keys == used { // else", "if err == nil { // else", own("TestCredentialServiceIsAskedAgain")},
 	{"a missing program of credential_process is expected later", "store/internal/s3api/settings.go",
 		"[]int{126, 127}", "[]int{126}", own("TestCredentialProcessFails")},
+	{"b2: authorizes for ever if the server refuses each token", "store/b2/session.go",
+		"if !r.expired() || refused != nil {", "if !r.expired() {", own("TestExpiredTwice")},
 	{"mc's file is read once", "store/minio/credentials.go",
 		`c.chain.stale.Store(true)`, `c.chain.stale.Store(false)`, test("./store/internal/s3api", "TestRotatedCredentials/minio.*")},
 	{"a key that wasn't sent counts as deleted", "store/internal/s3api/s3api.go",
