@@ -75,7 +75,6 @@ func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (gl
 	case given: // the lock has this name wherever it is
 		g = g.in(line.Program, programs.Place{Name: line.Program.Lock}, given)
 	case len(c.Also) > 0: // the locks of --also alone
-		c.anyMode = c.mode == replock.Exclusive
 		return g, nil
 	default:
 		return g, err
