@@ -52,3 +52,16 @@ func TestPolicy(t *testing.T) {
 	_, err := policyFlags{IfUnreachable: "run"}.without(nil, nil, session.NotAcquired(store.ErrNoHost, false))
 	assert.That(t, errors.Is(err, store.ErrNoHost) && strings.Contains(fault.Advice(err), "an unknown name isn't an outage; check the name"), "%v: %s", err, fault.Advice(err))
 }
+
+// TestNoLockRefusesItsFlags: --no-lock can't be combined with a flag that does nothing without a lock.
+func TestNoLockRefusesItsFlags(t *testing.T) {
+	for _, flag := range []string{
+		"--ttl=1m", "--look=1s", "--if-held=skip", "--if-unreachable=run", "--hint=node-local", "--on-lost=warn", "--resume-for=1m",
+		"--held-exit-code=9", "--metadata=a=b", "--audit=log", "--metrics-file=metrics", "--job=j", "--settle=1s", "--force-lock",
+		"--request-id=req_x", "--actor=a", "--intent-version=1",
+	} {
+		name, _, _ := strings.Cut(flag, "=")
+		code, stdout, stderr := call("--config=", "run", "--no-lock", flag, "--", "echo", "ran")
+		assert.That(t, code == fault.ExitUsage && stdout == "" && strings.Contains(stderr, "there is no lock for "+name+": "), "%s: exit code %d: %s%s", flag, code, stdout, stderr)
+	}
+}

@@ -50,6 +50,8 @@ var commandMutants = []mutant{
 		"\t\tc.IfUnreachable = \"\" // it is for backups\n", "", own("TestScripts/programs")},
 	{"a program's prune under the locks of --also alone can run without them", "cmd/repolock/program.go",
 		"\tcase len(c.Also) > 0: // the locks of --also alone\n", "\tcase len(c.Also) > 0: // the locks of --also alone\n\t\tc.anyMode = c.mode == replock.Exclusive\n", own("TestScripts/programs")},
+	{"--no-lock ignores a flag of a lock", "cmd/repolock/wrap.go",
+		"\"metrics-file\", \"job\", \"settle\", \"force-lock\", \"request-id\", \"actor\", \"intent-version\",", "\"metrics-file\",", own("TestNoLockRefusesItsFlags")},
 	{"the spellings of a repository have different metrics", "cmd/repolock/lockflags.go",
 		"p.place().Repository()", "p.place().Where()", own("TestScripts/metrics")},
 	{"doctor says of a failed request that it wasn't tried", "cmd/internal/doctor/doctor.go",
