@@ -137,6 +137,16 @@ func TestBreakLockAsks(t *testing.T) {
 		status := s.end().ExitStatus()
 		assert.That(t, status == fault.ExitUnavailable && strings.Contains(s.shown, "redis://127.0.0.1:1"), "%q: exit code %d: %s", answer, status, s.shown)
 	}
+	other := t.TempDir()
+	later := filepath.Join(other, "index", "locks", "n", "lock.shared", "later")
+	write(t, filepath.Join(repo, "index", "lock.shared", "x"), "garbage")
+	s := onScreen(t, 24, 80, nil, "-r", repo, "break-lock", "--also", "repo:"+other+"#n")
+	s.until("[y/N]")
+	write(t, later, "garbage")
+	s.types("y\n")
+	assert.Equal(t, s.end().ExitStatus(), 0, "two places")
+	_, err := os.Stat(later)
+	assert.That(t, err == nil, "a lock of a place that showed none: %v", err)
 }
 
 // TestLockInDoubt: a lock counts as held if only one clock says that it has expired, and an

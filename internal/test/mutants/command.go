@@ -52,6 +52,8 @@ var commandMutants = []mutant{
 		"\tcase len(c.Also) > 0: // the locks of --also alone\n", "\tcase len(c.Also) > 0: // the locks of --also alone\n\t\tc.anyMode = c.mode == replock.Exclusive\n", own("TestScripts/programs")},
 	{"--no-lock ignores a flag of a lock", "cmd/repolock/wrap.go",
 		"\"metrics-file\", \"job\", \"settle\", \"force-lock\", \"request-id\", \"actor\", \"intent-version\",", "\"metrics-file\",", own("TestNoLockRefusesItsFlags")},
+	{"break-lock breaks all locks of a place that had none when it asked", "cmd/repolock/breaklock.go",
+		"\t\tif len(shown) == 0 { // for Break, nil means all locks\n\t\t\treturn nil, nil\n\t\t}\n", "", own("TestBreakLockAsks")},
 	{"the spellings of a repository have different metrics", "cmd/repolock/lockflags.go",
 		"p.place().Repository()", "p.place().Where()", own("TestScripts/metrics")},
 	{"doctor says of a failed request that it wasn't tried", "cmd/internal/doctor/doctor.go",
