@@ -220,7 +220,7 @@ func (d docs) repolock(command string) {
 		}
 		d.write(inner, "#!/bin/sh\necho ran \"$0\" $REPOLOCK_MODE\n")
 	case has(" break-lock "):
-		command += " --yes"
+		command = strings.Replace(command, "break-lock", "break-lock --yes", 1)
 	case has(" acquire "):
 		command = "REPOLOCK_TOKEN=$(" + command + " --shared --for-pid $$) && export REPOLOCK_TOKEN && repolock check && repolock release"
 	}
