@@ -32,7 +32,8 @@ const (
 	sharedInARow    = 1 + 2 + 1 + 2 + 2 + 2
 	exclusiveInARow = sharedInARow + 2 + 2
 	fenceInARow     = 3
-	// morePages is how many times as many requests it sends in a row if pages are small.
+	// morePages is how many times as many requests it sends in a row if pages are small. The listings of later pages aren't
+	// counted, because a crowd fills many.
 	morePages = 3
 )
 
@@ -57,7 +58,7 @@ type pace struct {
 	reads   time.Time       // when spent was updated
 	rests   []rest          // the last one can last
 	tries   []rest          // the attempts that were withdrawn
-	sends   []time.Time     // of requests, when no other one of the step was under way
+	sends   []time.Time     // of requests, when no other one of the step was under way; without later pages
 	hints   bool            // the store gives hints
 }
 
@@ -88,7 +89,9 @@ func (w *world) sends(r *request) {
 			w.violate("idle", fmt.Sprintf("a waiter [%s] paused for %v, and promises %v: %d wait before it", k.step.name, last.took().Round(time.Millisecond), last.most.Round(time.Millisecond), k.before))
 		}
 	}
-	k.sends = append(k.sends, now)
+	if r.cursor == "" {
+		k.sends = append(k.sends, now)
+	}
 	if r.op == "get" {
 		k.spent = max(k.spent-now.Sub(k.reads).Seconds(), 0) + 1
 		k.reads = now
