@@ -277,8 +277,10 @@ func TestTooManyWords(t *testing.T) {
 	// The kernel counts the path of the program too, and repolock's own can be long.
 	command := filepath.Join(t.TempDir(), strings.Repeat("t", 200))
 	assert.OK(t, os.Symlink("/bin/true", command))
+	repolock, err := exec.LookPath("repolock") // of a word without a slash the shell reports the failure in the last directory of PATH
+	assert.OK(t, err)
 	says := func(size int) string { // the kernel accepts a quarter of the stack's limit
-		words := []string{"-c", `ulimit -s 800 && exec "$@"`, "sh", "repolock", "backup", "--", command, strings.Repeat("x", 100_000), strings.Repeat("x", size)}
+		words := []string{"-c", `ulimit -s 800 && exec "$@"`, "sh", repolock, "backup", "--", command, strings.Repeat("x", 100_000), strings.Repeat("x", size)}
 		out, _ := exec.Command("sh", words...).CombinedOutput()
 		return string(out)
 	}
