@@ -481,8 +481,10 @@ func Unrunnable(args []string, repo string, err error) error {
 		err = fmt.Errorf("%s: %w", safe, class)
 	}
 	dashes := slices.Contains(args, "--")
-	if hint, sure := rejoined("-r ", repo, args); dashes && repo != "" && sure {
-		return fault.Advise(err, hint)
+	if dashes && repo != "" {
+		if hint, sure := rejoined("-r ", repo, args); sure {
+			return fault.Advise(err, hint)
+		}
 	}
 	switch hint := Unexpanded(word); {
 	case dashes && namesRepository(word):

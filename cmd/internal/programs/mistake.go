@@ -51,6 +51,11 @@ func unknownProgram(word string) error {
 	if hint == "" {
 		hint = eitherWords(text.Word(name))
 	}
+	return unlisted(name, hint)
+}
+
+// unlisted returns the error of a name that no program of the table has, with a hint.
+func unlisted(name, hint string) error {
 	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a program whose commands repolock knows", name), hint)
 }
 
@@ -123,7 +128,7 @@ func UnknownAlone(command string, words []string) error {
 	}
 	hint := cmp.Or(Misplaced(words[0]), Alone(command, words),
 		fmt.Sprintf("repolock knows %s: {repolock %s} -- %s", strings.Join(names, ", "), command, restic.Name))
-	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a program whose commands repolock knows", base(words[0])), hint)
+	return unlisted(base(words[0]), hint)
 }
 
 // Instead returns the hint for a command of repolock that lacks a repository, if a program's own repository has the lock,
