@@ -112,23 +112,22 @@ func (r *run) ending(what string) {
 	}
 }
 
-// notAcquired is the error of a run in which no client acquired the lock.
+// notAcquired is the error of a run in which no client acquired the lock. If none failed to, nothing speaks against the
+// lock: the run was too short for its machine.
 func (r *run) notAcquired() error {
-	says := r.lastSays
+	const says = "no client got the lock"
 	switch {
-	case says != "":
-	case r.counts.Failed > 0:
-		says = fmt.Sprintf("the last one exited with code %d and printed nothing", r.lastCode)
-	case r.counts.Held > 0:
-		says = fmt.Sprintf("each of their %d attempts was refused because the lock was held", r.counts.Held)
-	default:
-		says = "all were still trying when the run ended"
+	case r.counts.Failed == 0 && r.counts.Held > 0:
+		return fmt.Errorf("%w: %s: each of their %d attempts was refused because the lock was held", ErrUnjudged, says, r.counts.Held)
+	case r.counts.Failed == 0:
+		return fmt.Errorf("%w: %s: all were still trying when the run ended", ErrUnjudged, says)
 	}
 	code := r.lastCode
 	if code <= 0 || code >= fault.ExitSignal {
 		code = 0
 	}
-	return &fault.Error{Class: fault.TortureFailed, Err: errors.New("no client got the lock: " + says), Exit: code}
+	why := cmp.Or(r.lastSays, fmt.Sprintf("the last one exited with code %d and printed nothing", r.lastCode))
+	return &fault.Error{Class: fault.TortureFailed, Err: fmt.Errorf("%s: %s", says, why), Exit: code}
 }
 
 // tooFew returns an error if too little has happened to judge the lock.
