@@ -61,6 +61,7 @@ var kindsMutants = []mutant{
 	{"over SFTP a file is missing whose folder can't be listed", "store/sftp/object.go", "err = cmp.Or(lerr, store.ErrNotFound)", "err = cmp.Or(error(store.ErrNotFound), lerr)", own("TestUnread")},
 	{"over SFTP a read that fails is the end of a body", "store/sftp/object.go", "case errors.Is(err, sftpwire.EOF):\n			err = nil", "case err != nil:\n			err = nil", own("TestReadInPart")},
 	{"over SFTP a body is stored although its CLOSE has failed", "store/sftp/object.go", "for _, r := range reqs[1:] { // skip", "for _, r := range reqs[1 : len(reqs)-2] { // skip", own("TestRefused")},
+	{"over SFTP an answer to a request that wasn't sent is a success", "store/internal/sftpwire/client.go", "			if out == nil {\n				return nil\n			}\n", "			return nil\n", own("TestAnswerToUnsent")},
 	{"over SFTP a body is flushed through a handle that is closed", "store/sftp/object.go", "	if w.flushes() {\n		reqs = append(reqs, flush)\n	}\n	reqs = append(reqs, sftpwire.Close(handle), stat)", "	reqs = append(reqs, sftpwire.Close(handle))\n	if w.flushes() {\n		reqs = append(reqs, flush)\n	}\n	reqs = append(reqs, stat)", own("TestFlushes")},
 
 	{"a read of the blocker that hangs delays the next poll", queues, "(min(limit, q.l.times.Timeout))", "(q.l.times.Timeout)", own("TestHangingReadDelaysNoPoll")},

@@ -150,7 +150,11 @@ func (c *Client) Do(ctx context.Context, reqs ...*Request) error {
 			out = nil
 			<-c.turn
 		case <-f.answered:
-			return nil
+			if out == nil {
+				return nil
+			}
+			c.end(violation("an answer to requests that weren't sent"))
+			err = c.Err()
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-c.done:
@@ -209,12 +213,12 @@ func (c *Client) pack(ctx context.Context, f *flight, reqs []*Request) (packets 
 	return packets, err
 }
 
-// abandon ends the wait of a Do. The reader then drops the answers that come later. abandon reports whether all answers
-// have already come.
+// abandon ends the wait of a Do. The reader then drops the answers that come later. abandon reports whether the requests
+// were sent, and all answers have already come.
 func (c *Client) abandon(f *flight, reqs []*Request, sent bool) (complete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f.unanswered == 0 {
+	if sent && f.unanswered == 0 {
 		return true
 	}
 	f.abandoned = true

@@ -291,6 +291,25 @@ func TestViolation(t *testing.T) {
 	}
 }
 
+// TestAnswerToUnsent: an answer to a request that isn't sent yet is no success. It ends the connection, and each other Do
+// returns too.
+func TestAnswerToUnsent(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Client, s *fake) {
+		first := doing(t.Context(), c, Remove("a")) // the server doesn't read, so its write is under way
+		synctest.Wait()
+		second := doing(t.Context(), c, Remove("b"))
+		synctest.Wait()
+		third := doing(t.Context(), c, Remove("c")) // waits for its turn
+		synctest.Wait()
+		go s.Write(status(2, OK))
+		err := <-second
+		assert.Says(t, err, ErrProtocol, "an answer to requests that weren't sent")
+		assert.Is(t, err, ErrUnsent)
+		assert.Is(t, <-third, ErrLost)
+		assert.Is(t, <-first, ErrLost)
+	})
+}
+
 // TestLargest: the largest packet is read.
 func TestLargest(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Client, s *fake) {
