@@ -42,6 +42,8 @@ func parse(raw string, windows bool) (Location, error) {
 	_, known := lookup(scheme)
 	wrong := elsewhere(scheme, rest)
 	switch {
+	case !ok && colonless.MatchString(raw): // an error of the path would show the secret
+		return Location{}, invalid("the colon after %s is missing", strings.ToLower(colonless.FindStringSubmatch(raw)[1]))
 	case !ok, windows && len(scheme) == 1: // a drive of Windows
 		return Location{Scheme: "file", Path: raw}, nil
 	case scheme == "file":
@@ -63,6 +65,9 @@ func parse(raw string, windows bool) (Location, error) {
 		return Location{}, invalid("unknown scheme %q (known: %s, or a path; one with a colon is written ./a:b)", scheme, names())
 	}
 }
+
+// colonless matches a URL without its colon, in which a password or a query could be a secret.
+var colonless = lazyregexp.New(`^(?i)(s3|minio|b2|sftp)[;.,]?//([^/]*:[^/]*@|.*\?)`)
 
 var schemeName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 

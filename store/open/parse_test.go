@@ -90,6 +90,7 @@ func TestParseErrors(t *testing.T) {
 		"file:///a%0": "percent sign", "file:///a%zz": "percent sign", "file:///secret%zz": "percent sign", "file:///a%00b": "NUL", "file:///secret%00": "NUL",
 
 		"a:b": "./a:b", `C:\repo`: "Windows", "x3:bucket": `"x3" (known: file`, "X3://key:secret@host/bucket": `"x3" (known: file`,
+		"S3//key:secret@bucket": "the colon after s3 is missing", "minio;//host/bucket?key=secret": "the colon after minio is missing",
 		"gopher://host": `"gopher" (known: file`, "ldaps://host/repo": `"ldaps" (known: file`, "secret:secret@host/bucket": "known: file",
 
 		"s3:bucket": "s3://BUCKET", "s3:/bucket": "s3://BUCKET", "s3:": "s3://BUCKET", "s3:secret@secret": "s3://BUCKET",
