@@ -744,3 +744,22 @@ func TestOwnerOfALostLock(t *testing.T) {
 		assert.Equal(t, owner.ProcessState.Sys().(syscall.WaitStatus).Signal(), want, onLost)
 	}
 }
+
+// TestNoOwnerToSignal: a keeper doesn't claim that it has signalled an owner that has ended, or that it doesn't have.
+func TestNoOwnerToSignal(t *testing.T) {
+	ended := exec.Command("true")
+	assert.OK(t, ended.Start())
+	p, _ := identity.Of(ended.Process.Pid)
+	assert.OK(t, ended.Wait())
+	for _, watched := range []bool{true, false} {
+		s, k := newKeeper(t, "kill")
+		want := []string{"shared lock lost: it is gone"}
+		if watched {
+			k.Owner, k.owner = &p, daemon.Watch(p)
+			want = append([]string{fmt.Sprintf("process %d can't be signalled: os: process already finished", p.PID)}, want...)
+		}
+		k.onLost(&replock.LostError{Mode: replock.Shared, Reason: "it is gone"})
+		k.flush()
+		assert.Equal(t, s.said, want)
+	}
+}
