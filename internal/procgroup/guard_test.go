@@ -50,9 +50,9 @@ func TestStoppedWhileStarting(t *testing.T) {
 		t.Run(c.expiry+" "+c.then.String(), func(t *testing.T) {
 			t.Parallel()
 			k := newTicker(t)
-			over := elapsed() + 500*time.Millisecond // or a little later
 			p := start(t, self("parent", "-halt", "-until", "500ms", "-expiry", c.expiry, "--"), k.args())
 			p.want("forked")
+			over := elapsed() + 500*time.Millisecond // or a little earlier
 			eventually(t, "the parent is stopped", func() bool { return states.Of(p.pid) == "T" })
 			time.Sleep(over - elapsed() + 500*time.Millisecond)
 			assert.Equal(t, k.all(), nil, "it ran before a guard watched it")
