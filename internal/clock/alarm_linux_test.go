@@ -85,7 +85,7 @@ func TestAlarmComesAtOnce(t *testing.T) {
 		assert.That(t, a.set(d), "it can't be set to %v", d)
 		select {
 		case <-a.c:
-		case <-time.After(20 * time.Second):
+		case <-time.After(assert.Hang):
 			t.Errorf("none after %v", d)
 		}
 	}
