@@ -42,8 +42,12 @@ func parse(raw string, windows bool) (Location, error) {
 	_, known := lookup(scheme)
 	wrong := elsewhere(scheme, rest)
 	switch {
-	case !ok && colonless.MatchString(raw): // an error of the path would show the secret
-		return Location{}, invalid("the colon after %s is missing", strings.ToLower(colonless.FindStringSubmatch(raw)[1]))
+	case !ok && misspelled.MatchString(raw): // an error of the path would show the secret
+		m := misspelled.FindStringSubmatch(raw)
+		if m[1] != "" {
+			return Location{}, invalid("a space or a quote is before %s: leave it out where the URL is set", strings.ToLower(m[2]))
+		}
+		return Location{}, invalid("the colon after %s is missing", strings.ToLower(m[2]))
 	case !ok, windows && len(scheme) == 1: // a drive of Windows
 		return Location{Scheme: "file", Path: raw}, nil
 	case scheme == "file":
@@ -66,8 +70,9 @@ func parse(raw string, windows bool) (Location, error) {
 	}
 }
 
-// colonless matches a URL without its colon, in which a password or a query could be a secret.
-var colonless = lazyregexp.New(`^(?i)(s3|minio|b2|sftp)[;.,]?//([^/]*:[^/]*@|.*\?)`)
+// misspelled matches a URL without its colon, or after a space or a quote, if a part of it could be a secret: a query, or
+// a password, in which Amazon's can have slashes.
+var misspelled = lazyregexp.New(`^(?is)([\s"']*)(s3|minio|b2|sftp)[:;.,]?//(.*:.*@|.*\?)`)
 
 var schemeName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 

@@ -91,6 +91,8 @@ func TestParseErrors(t *testing.T) {
 
 		"a:b": "./a:b", `C:\repo`: "Windows", "x3:bucket": `"x3" (known: file`, "X3://key:secret@host/bucket": `"x3" (known: file`,
 		"S3//key:secret@bucket": "the colon after s3 is missing", "minio;//host/bucket?key=secret": "the colon after minio is missing",
+		"s3//key:sec/secret@bucket": "the colon after s3 is missing", " s3://key:secret@bucket": "a space or a quote is before s3",
+		`"S3://key:sec/secret@bucket/p"`: "a space or a quote is before s3", "'minio://host/bucket?key=secret'": "a space or a quote is before minio",
 		"gopher://host": `"gopher" (known: file`, "ldaps://host/repo": `"ldaps" (known: file`, "secret:secret@host/bucket": "known: file",
 
 		"s3:bucket": "s3://BUCKET", "s3:/bucket": "s3://BUCKET", "s3:": "s3://BUCKET", "s3:secret@secret": "s3://BUCKET",
