@@ -112,30 +112,27 @@ func (r *run) ending(what string) {
 	}
 }
 
-// notAcquired is the error of a run in which no client acquired the lock. If none failed to, nothing speaks against the
-// lock: the run was too short for its machine.
+// notAcquired is the error of a run in which no client acquired the lock, and some failed to.
 func (r *run) notAcquired() error {
-	const says = "no client got the lock"
-	switch {
-	case r.counts.Failed == 0 && r.counts.Held > 0:
-		return fmt.Errorf("%w: %s: each of their %d attempts was refused because the lock was held", ErrUnjudged, says, r.counts.Held)
-	case r.counts.Failed == 0:
-		return fmt.Errorf("%w: %s: all were still trying when the run ended", ErrUnjudged, says)
-	}
 	code := r.lastCode
 	if code <= 0 || code >= fault.ExitSignal {
 		code = 0
 	}
-	why := cmp.Or(r.lastSays, fmt.Sprintf("the last one exited with code %d and printed nothing", r.lastCode))
-	return &fault.Error{Class: fault.TortureFailed, Err: fmt.Errorf("%s: %s", says, why), Exit: code}
+	says := cmp.Or(r.lastSays, fmt.Sprintf("the last one exited with code %d and printed nothing", r.lastCode))
+	return &fault.Error{Class: fault.TortureFailed, Err: errors.New("no client got the lock: " + says), Exit: code}
 }
 
 // tooFew returns an error if too little has happened to judge the lock.
 func (r *run) tooFew() error {
 	says, advice := "", ""
 	switch c := r.counts; {
-	case c.Acquisitions() == 0:
+	case c.Acquisitions() == 0 && c.Failed > 0:
 		return r.notAcquired()
+	case c.Acquisitions() == 0:
+		says, advice = "no client got the lock: all were still trying when the run ended", fault.Unjudged.Advice
+		if c.Held > 0 {
+			says = fmt.Sprintf("no client got the lock: each of their %d attempts was refused because the lock was held", c.Held)
+		}
 	case r.opts.Conflicts == 0:
 		return nil
 	case c.Exclusive == 0:
