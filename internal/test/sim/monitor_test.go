@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/replock"
 )
 
 // TestWhatHadEndedAtTheLastLookMayBeBroken: a foreign lock that comes back between the last look of a
@@ -96,4 +97,24 @@ func TestPauseOfAWaiter(t *testing.T) {
 		got := k.pause(&plan{}, rest{from: began.Add(c.waited)})
 		assert.That(t, got == c.want, "behind %d for %v: a pause lasts up to %v, want %v", c.before, c.waited, got, c.want)
 	}
+}
+
+// TestFenceIsNoAttempt: the number that a fence stores is no flag, so the attempt still ends when its flag is deleted.
+func TestFenceIsNoAttempt(t *testing.T) {
+	flag, number := replock.DefaultPrefix+"lock.intent/1", replock.DefaultPrefix+"lock-fence/2"
+	k := &pace{step: step{name: "c1.1", mode: replock.Exclusive, fence: true}}
+	w := &world{}
+	c := &client{}
+	follow := func(op, key string) {
+		r := &request{op: op, key: key, pace: k}
+		if op == "put" {
+			r.body = []byte("{}")
+		}
+		w.follows(c, r, nil)
+	}
+	follow("put", flag)
+	follow("put", number)
+	assert.That(t, k.flag == flag, "after the fence's put the attempt's flag is %q, want %q", k.flag, flag)
+	follow("delete", flag)
+	assert.That(t, k.flag == "" && len(k.tries) == 1 && !k.tries[0].to.IsZero(), "after its deletion the flag is %q, and the attempts are %v", k.flag, k.tries)
 }

@@ -122,7 +122,7 @@ func (w *world) follows(c *client, r *request, v any) {
 		r.found.polled = k.flag == ""
 	case r.op == "put" && w.queue[r.key].client == c:
 		k.ticket = r.key
-	case r.op == "put" && len(r.body) > 0:
+	case r.op == "put" && len(r.body) > 0 && isLock(r.key): // not a fence's number
 		if k.flag != r.key {
 			k.flag, k.tries = r.key, append(k.tries, rest{from: time.Now()})
 		}
