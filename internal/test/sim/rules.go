@@ -22,6 +22,7 @@ type life struct {
 	step   string    // that the client put it for; none of a leftover
 	handed time.Time // when that put was sent
 	to     time.Time // when it was deleted, emptied or replaced by another step; zero until then
+	by     *client   // that did so
 	dead   bool      // it was certainly stale from the beginning
 	waits  bool      // it was a ticket
 }
@@ -40,7 +41,7 @@ func (w *world) lived(c *client, r *request) {
 		if last := all[n]; r.op == "put" && len(r.body) > 0 && last.client == c && last.step == step {
 			return
 		}
-		all[n].to = time.Now()
+		all[n].to, all[n].by = time.Now(), c
 	}
 	delete(w.stored, r.key)
 	if r.op == "put" && len(r.body) > 0 {
@@ -342,18 +343,18 @@ func (w *world) waits(s step, since time.Time, begins bool) {
 	}
 }
 
-// unresumed checks a lock that couldn't be resumed: another client has passed or broken it, or a late refresh
-// has put its flag back, so that its holder can't know (rule 30). If only the store's clock was set, no refresh is late.
+// unresumed checks a lock that couldn't be resumed: another client has passed or broken it, an acquirer that then withdrew
+// has reaped it, or a late refresh has put its flag back, so that its holder can't know (rule 30). If only the store's
+// clock was set, no refresh is late.
 func (w *world) unresumed(h *holding, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	late := strings.Contains(err.Error(), "late refresh")
-	claimed := strings.Contains(err.Error(), "it was replaced by") // by an acquirer that found it stale, and withdrew
 	switch {
 	case w.plan.scene == Stepped && (!late || h.straddled || w.plan.untold(h.p.client)): // or another client was faster
 		return
 	case w.plan.scene == Stepped:
-	case w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || late || claimed:
+	case w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || late || w.reaped(h):
 		return
 	}
 	for _, g := range w.all {
@@ -362,6 +363,18 @@ func (w *world) unresumed(h *holding, err error) {
 		}
 	}
 	w.violate("unresumed", fmt.Sprintf("%v wasn't resumed, and no other lock was granted meanwhile: %v", h, err))
+}
+
+// reaped reports whether another client has deleted or replaced one of a lock's objects.
+func (w *world) reaped(h *holding) bool {
+	for _, o := range h.objects {
+		for _, l := range w.lives[keyOf(o)] {
+			if l.client == h.p.client && l.step == h.step.name && !l.to.IsZero() && l.by != h.p.client {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // untold reports whether the client was cut off before a look can have shown the step of the store's clock. A store that
