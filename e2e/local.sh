@@ -213,7 +213,7 @@ awk '
 				line = line mark
 			}
 			said = outcome[i]
-			sub(/:.*/, "", said)
+			sub(/[:;].*/, "", said)
 			if (said == "") said = "no end: it was killed"
 			printf "%-6s %-9s %s %s\n", operation[i], mode[i], line, said
 		}

@@ -37,7 +37,7 @@ backup shared +\.*#+ +success
 backup shared +\.*#+ +success
 prune  exclusive +x +refused
 prune  exclusive +\.*#+ +success
-backup shared +\.*#\?+ +no end: it was killed
+backup shared +\.*#\?+ +not released
 prune  exclusive +\.*#+ +success
 `).MatchString(picture) {
 		t.Errorf("the picture isn't that of the run:%s", picture)

@@ -46,7 +46,9 @@ func TestRequestsOfARun(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", cache)
 	t.Setenv("HOME", t.TempDir())
 	run := func(flags ...string) string {
+		mu.Lock()
 		clear(sent)
+		mu.Unlock()
 		args := append([]string{"-r", "s3://bucket/p?region=us-east-1&endpoint=" + counted.URL, "run"}, flags...)
 		code, _, stderr := call(append(args, "--", "true")...)
 		assert.That(t, code == 0, "%s: exit code %d: %s", flags, code, stderr)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -20,7 +22,7 @@ import (
 // result. A lease that waits for its turn isn't lost, though its deadline passes.
 func TestReleaseOfASet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		start, order := time.Now(), []string(nil)
+		start, order, mu := time.Now(), []string(nil), sync.Mutex{}
 		with := terms(func(context.Context) error { return errDown })
 		with.Clock.(*leapclock.Clock).Leap.Store(int64(time.Hour))
 		with.Sent = time.Hour - deadline + MaxDelay/2 // so it would be lost before its turn
@@ -29,20 +31,22 @@ func TestReleaseOfASet(t *testing.T) {
 		failed := map[*owner]error{first: errors.New("one"), slow: errors.New("two")}
 		for _, o := range []*owner{first, slow, last} {
 			o.free = func() error {
+				mu.Lock()
 				order = append(order, o.name+" "+time.Since(start).String())
+				mu.Unlock()
 				if o == slow {
 					time.Sleep(10 * MaxDelay)
 				}
 				return failed[o]
 			}
 		}
-		reports := 0
-		s := Join(func() { reports++ }, Hold(first), Hold(slow), Hold(last))
+		reports := atomic.Int32{}
+		s := Join(func() { reports.Add(1) }, Hold(first), Hold(slow), Hold(last))
 		assert.Equal(t, s.IDs(), []string{"first", "slow", "last"})
 		err := s.Release(t.Context())
 		assert.That(t, errors.Is(err, failed[first]) && errors.Is(err, failed[slow]), "%v", err)
 		assert.That(t, slices.Equal(order, []string{"last 0s", "slow 0s", "first 1s"}) && time.Since(start) == 10*MaxDelay, "%q, %v", order, time.Since(start))
-		assert.That(t, reports == 3 && first.Lost() == nil, "%d reports, lost: %v", reports, first.Lost())
+		assert.That(t, reports.Load() == 3 && first.Lost() == nil, "%d reports, lost: %v", reports.Load(), first.Lost())
 	})
 }
 
@@ -107,23 +111,33 @@ func TestOwnFunctions(t *testing.T) {
 func TestStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		with := terms(nil)
-		c, down, renewed := with.Clock.(*leapclock.Clock), true, []time.Duration(nil)
+		c, mu := with.Clock.(*leapclock.Clock), sync.Mutex{}
+		up, renewed := false, []time.Duration(nil)
 		with.Renewal = func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
 			renewed = append(renewed, c.Elapsed())
-			if down {
+			if !up {
 				return errDown
 			}
 			return nil
 		}
 		term := begun(with)
-		time.Sleep(15*time.Second + time.Millisecond)
-		assert.That(t, len(renewed) == 0, "renewed without a step: %v", renewed)
+		after := func(d time.Duration, comesUp bool) []time.Duration {
+			time.Sleep(d)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			up = comesUp
+			return slices.Clone(renewed)
+		}
+		all := after(15*time.Second+time.Millisecond, false)
+		assert.That(t, len(all) == 0, "renewed without a step: %v", all)
 		c.Step.Store(int64(time.Hour))
-		time.Sleep(3 * clock.Tick)
-		assert.Equal(t, renewed, []time.Duration{15*time.Second + clock.Tick, 15*time.Second + 2*clock.Tick, 15*time.Second + 3*clock.Tick})
-		down = false
-		time.Sleep(10 * time.Second)
-		assert.That(t, len(renewed) == 4 && term.Lost() == nil, "renewed after an answer: %v", renewed)
+		all = after(3*clock.Tick, true)
+		assert.Equal(t, all, []time.Duration{15*time.Second + clock.Tick, 15*time.Second + 2*clock.Tick, 15*time.Second + 3*clock.Tick})
+		all = after(10*time.Second, true)
+		assert.That(t, len(all) == 4 && term.Lost() == nil, "renewed after an answer: %v", all)
 		term.Release()
 	})
 }

@@ -235,6 +235,7 @@ func TestWatchContinued(t *testing.T) {
 			f.allow(time.Hour)
 			f.ring()
 			time.Sleep(time.Minute + clock.Tick/2)
+			synctest.Wait()
 			assert.That(t, !slices.ContainsFunc(f.signals, func(s string) bool { return strings.HasSuffix(s, "killed") }), "%q", f.signals)
 		}
 		f.signals = nil
@@ -243,7 +244,7 @@ func TestWatchContinued(t *testing.T) {
 		f.allow(0)
 		f.stops.Store(new(f.page.Continue))
 		f.ring()
-		f.running = true
+		f.cont()
 		f.after(HoldInterval, "0s -77 stopped (signal)", "10ms -77 stopped (signal)")
 		assert.Equal(t, f.page.Continued(), 0)
 	})
