@@ -146,7 +146,7 @@ func (d docs) run() {
 		assert.That(d.t, len(d.page.Crontab()) == 0, "no test claims its crontab")
 	}
 	for _, text := range d.page.Inline {
-		if ours.MatchString(text) {
+		if ours.MatchString(text) && !verb.MatchString(text) {
 			commands = append(commands, text)
 		}
 	}
@@ -176,8 +176,10 @@ func (d docs) run() {
 }
 
 var (
-	// ours matches our commands in any text, program commands that begin a line.
+	// ours matches our commands in any text, program commands that begin a line, and verb a command of go without what it
+	// works on.
 	ours    = regexp.MustCompile(`^(repolock|make|go|sh) [^=]`)
+	verb    = regexp.MustCompile(`^go \w+$`)
 	program = regexp.MustCompile(`^\s*(\$ )?(repolock|make|go|sh|bash|restic|rclone|borg|kopia|cloudstic|spin|apt-get|docker|kubectl|systemctl|sudo|crontab|git|curl|export) \S`)
 )
 
