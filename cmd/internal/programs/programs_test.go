@@ -45,6 +45,7 @@ var machine = System{
 	Run: func(args, _ []string) ([]byte, error) {
 		return []byte(map[string]string{
 			"remote": "[remote]\ntype = s3\nprovider = Other\nenv_auth = true\nendpoint = https://minio.example.com\n",
+			"glob":   "[glob]\ntype = s3\nenv_auth = true\nglobal.copy_dest = old:\n",
 			"s3":     "[s3]\ntype = s3\nprovider = AWS\nenv_auth = true\nregion = eu-west-1\n",
 			"r2":     "[r2]\ntype = s3\nprovider = Cloudflare\naccess_key_id = k\nendpoint = https://account.r2.cloudflarestorage.com\n",
 			"alias":  "[alias]\ntype = alias\nremote = s3:bucket/nightly/data\n",

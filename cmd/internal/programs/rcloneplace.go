@@ -1,6 +1,8 @@
 package programs
 
 import (
+	"cmp"
+	"maps"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -118,6 +120,12 @@ func (l *Line) remote(s System, word string, depth int) (resolved, error) {
 		return resolved{}, err
 	}
 	get := func(key string) string { return settings[key] }
+	for flag := range strings.FieldsSeq(overwrites) {
+		global := "global." + strings.ReplaceAll(flag, "-", "_")
+		if get(global) != "" && l.Mode == shared && l.Least == shared && l.Command.Mode == exclusive && !l.restores {
+			return resolved{}, fault.Advise(fault.New(fault.Usage, "the remote %.80q sets %s, so rclone can replace files", name, global), eitherWords(l.title()))
+		}
+	}
 	switch kind := get("type"); kind {
 	case "alias", "crypt", "compress", "chunker", "hasher":
 		inner, err := l.remote(s, get("remote"), depth+1)
@@ -170,22 +178,26 @@ func (l *Line) remote(s System, word string, depth int) (resolved, error) {
 	}
 }
 
-// settings returns a remote's name, the path after it, and its settings: from the word itself, from variables, and from
-// rclone's configuration.
+// settings returns a remote's name, the path after it, and its settings, in rclone's order (rclone.org/docs, Precedence):
+// from the word itself, from flags, from variables of the remote and of its type, and from rclone's configuration.
 func (l *Line) settings(s System, word string) (name, rest string, settings map[string]string, err error) {
 	settings = map[string]string{}
 	if strings.HasPrefix(word, ":") {
-		name, rest, settings = onTheFly(word[1:])
-		if settings == nil {
+		name, rest, written := onTheFly(word[1:])
+		if written == nil {
 			return "", "", nil, fault.Advise(fault.New(fault.Usage, "%.80q isn't a path that repolock can read", word), "give --repo")
 		}
+		l.fromVariables(settings, written["type"])
+		l.fromFlags(settings, written["type"])
+		maps.Copy(settings, written)
 		return name, rest, settings, nil
 	}
 	name, rest, _ = strings.Cut(word, ":")
 	if name, options, ok := strings.Cut(name, ","); ok {
 		return "", "", nil, fault.Advise(fault.New(fault.Usage, "the remote %.80q has options on the line (%.80s)", name, options), "give --repo")
 	}
-	prefix := "RCLONE_CONFIG_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(name)) + "_"
+	remote := "config_" + strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(name)
+	prefix := "RCLONE_" + strings.ToUpper(remote) + "_"
 	if _, ok := l.words.last("config"); !ok && l.home != "" && l.getenv(prefix+"TYPE") == "" && l.getenv("RCLONE_CONFIG") == "" {
 		return "", "", nil, l.unnamed("--config") // the remote can be another in the configuration of another user
 	}
@@ -206,12 +218,30 @@ func (l *Line) settings(s System, word string) (name, rest string, settings map[
 			}
 		}
 	}
+	kind := cmp.Or(l.getenv(prefix+"TYPE"), settings["type"])
+	l.fromVariables(settings, kind)
+	l.fromVariables(settings, remote)
+	l.fromFlags(settings, kind)
+	settings["type"] = kind
+	return name, rest, settings, nil
+}
+
+// fromVariables adds the settings in variables of a type, or of config_ and a remote.
+func (l *Line) fromVariables(settings map[string]string, of string) {
 	for variable, value := range l.environ {
-		if key, ok := strings.CutPrefix(variable, prefix); ok {
+		if key, ok := strings.CutPrefix(variable, "RCLONE_"+strings.ToUpper(of)+"_"); ok {
 			settings[strings.ToLower(key)] = value
 		}
 	}
-	return name, rest, settings, nil
+}
+
+// fromFlags adds the settings in flags of a type.
+func (l *Line) fromFlags(settings map[string]string, kind string) {
+	for _, f := range l.words.flags {
+		if key, ok := strings.CutPrefix(f.name, kind+"-"); ok {
+			settings[strings.ReplaceAll(key, "-", "_")] = f.value
+		}
+	}
 }
 
 // onTheFly reads backend,key=value,key="value":path. It returns nil for a text that it can't read.
