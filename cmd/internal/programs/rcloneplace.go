@@ -120,10 +120,12 @@ func (l *Line) remote(s System, word string, depth int) (resolved, error) {
 		return resolved{}, err
 	}
 	get := func(key string) string { return settings[key] }
-	for flag := range strings.FieldsSeq(overwrites) {
-		global := "global." + strings.ReplaceAll(flag, "-", "_")
-		if get(global) != "" && l.Mode == shared && l.Least == shared && l.Command.Mode == exclusive && !l.restores {
-			return resolved{}, fault.Advise(fault.New(fault.Usage, "the remote %.80q sets %s, so rclone can replace files", name, global), eitherWords(l.title()))
+	for _, r := range l.Command.Rules {
+		for flag := range strings.FieldsSeq(r.Unless) {
+			global := "global." + strings.ReplaceAll(flag, "-", "_")
+			if get(global) != "" && l.Mode == shared && !l.restores {
+				return resolved{}, fault.Advise(fault.New(fault.Usage, "the remote %.80q sets %s, so rclone can replace files", name, global), eitherWords(l.title()))
+			}
 		}
 	}
 	switch kind := get("type"); kind {
@@ -187,7 +189,7 @@ func (l *Line) settings(s System, word string) (name, rest string, settings map[
 		if written == nil {
 			return "", "", nil, fault.Advise(fault.New(fault.Usage, "%.80q isn't a path that repolock can read", word), "give --repo")
 		}
-		l.fromVariables(settings, written["type"])
+		l.fromVariables(settings, typePrefix(written["type"]))
 		l.fromFlags(settings, written["type"])
 		maps.Copy(settings, written)
 		return name, rest, settings, nil
@@ -196,8 +198,7 @@ func (l *Line) settings(s System, word string) (name, rest string, settings map[
 	if name, options, ok := strings.Cut(name, ","); ok {
 		return "", "", nil, fault.Advise(fault.New(fault.Usage, "the remote %.80q has options on the line (%.80s)", name, options), "give --repo")
 	}
-	remote := "config_" + strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(name)
-	prefix := "RCLONE_" + strings.ToUpper(remote) + "_"
+	prefix := "RCLONE_CONFIG_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(name)) + "_"
 	if _, ok := l.words.last("config"); !ok && l.home != "" && l.getenv(prefix+"TYPE") == "" && l.getenv("RCLONE_CONFIG") == "" {
 		return "", "", nil, l.unnamed("--config") // the remote can be another in the configuration of another user
 	}
@@ -219,17 +220,20 @@ func (l *Line) settings(s System, word string) (name, rest string, settings map[
 		}
 	}
 	kind := cmp.Or(l.getenv(prefix+"TYPE"), settings["type"])
-	l.fromVariables(settings, kind)
-	l.fromVariables(settings, remote)
+	l.fromVariables(settings, typePrefix(kind))
+	l.fromVariables(settings, prefix)
 	l.fromFlags(settings, kind)
-	settings["type"] = kind
+	settings["type"] = kind // no variable of a type changes it
 	return name, rest, settings, nil
 }
 
-// fromVariables adds the settings in variables of a type, or of config_ and a remote.
-func (l *Line) fromVariables(settings map[string]string, of string) {
+// typePrefix returns how the variables of a type begin.
+func typePrefix(kind string) string { return "RCLONE_" + strings.ToUpper(kind) + "_" }
+
+// fromVariables adds the settings in variables that begin with a prefix.
+func (l *Line) fromVariables(settings map[string]string, prefix string) {
 	for variable, value := range l.environ {
-		if key, ok := strings.CutPrefix(variable, "RCLONE_"+strings.ToUpper(of)+"_"); ok {
+		if key, ok := strings.CutPrefix(variable, prefix); ok {
 			settings[strings.ToLower(key)] = value
 		}
 	}
