@@ -216,7 +216,7 @@ func (l *Locker) behind(st verdict.StoreTime) time.Duration {
 // contender returns the facts that decide between this attempt and others that come at the same time. paused is the sum
 // of the pauses between its looks.
 func (t *attempt) contender(paused time.Duration) verdict.Contender {
-	return verdict.Contender{Shared: t.mode == Shared, Flag: t.flag.key, Pointer: t.listed.pointer, Trip: t.trips.slowest(), Queues: t.queues, Paused: paused}
+	return verdict.Contender{Shared: t.mode == Shared, Flag: t.flag.key, Pointer: t.listed.pointer, Trip: t.trips.slowest(), Waits: t.waits, Queues: t.queues, Paused: paused}
 }
 
 // underway counts the puts of an attempt that the store hasn't answered yet. A put must not reach the store after the

@@ -139,6 +139,35 @@ func TestCrowdKeepsNoAcquirerOut(t *testing.T) {
 	})
 }
 
+// TestCollisionsEndForTheTicket: a waiter gives shared acquirers the time to withdraw until its ticket must be refreshed.
+// Then it yields, because one collision can follow another. An acquirer that doesn't wait has no ticket to lose.
+func TestCollisionsEndForTheTicket(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		const left = time.Second // until the ticket must be refreshed
+		for wait, then := range map[time.Duration]step{time.Hour: giveUp, 0: stepDown} {
+			m := w.machine()
+			q := m.newQueue(t.Context(), Exclusive, "x", []AcquireOption{WithWait(wait)})
+			if wait > 0 {
+				q.ticket = &attempt{sent: m.clock.Elapsed() + left - m.times.Interval}
+			}
+			a, err := q.newAttempt()
+			assert.OK(t, err)
+			m.date(a)
+			q.decide.try.until = q.decidesBy(a)
+			collides := func(want step) {
+				t.Helper()
+				f := verdict.Findings{Live: []*verdict.Entry{{Kind: wire.KindShared}}, Now: m.clock.Elapsed()}
+				equal(t, fmt.Sprintf("step with a wait of %v", wait), q.decide.afterConflict(a, f).step, want)
+			}
+			collides(stepDown)
+			time.Sleep(left - time.Nanosecond)
+			collides(stepDown)
+			time.Sleep(time.Nanosecond)
+			collides(then)
+		}
+	})
+}
+
 // TestPauseAfter: the first pause of a collision is two round trips, but at least 4 and at most 100 ms. Each later one is
 // twice as long, up to a bound.
 func TestPauseAfter(t *testing.T) {

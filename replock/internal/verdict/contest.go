@@ -13,6 +13,7 @@ type Contender struct {
 	Flag    string        // the key of its flag
 	Pointer bool          // its last look showed that lock.exclusive is its own
 	Trip    time.Duration // the longest of its fastest round trips
+	Waits   bool          // it can wait, so that it yields only its turn
 	Queues  bool          // it can wait, and has no ticket yet
 	Paused  time.Duration // its pauses between the looks that found live locks, without the round trips in them
 }
@@ -43,7 +44,8 @@ const (
 //     withdraw. How long that takes depends on their pace. So their bodies decide, and not the time.
 //   - Again, if it is exclusive, no other goes before it by rule 2 or 3, and each other lock is so young that its
 //     owner might be about to withdraw. It looks again until it has paused for patience, and at least
-//     maxConflicts times.
+//     maxConflicts times. An acquirer that can wait does so only while mayStay is true: each look can end in another
+//     collision, and meanwhile its ticket isn't refreshed.
 //   - StepDown in place of Again, if one of the others is shared. While lock.exclusive is stored, it excludes
 //     clients that look only at lock.exclusive. An acquirer that can queue yields instead: the shared acquirers stay
 //     until its flag is gone, and its ticket keeps its place. With a ticket it steps down, because they yield to that.
@@ -72,7 +74,7 @@ func (c Contender) Decide(f Findings, looks int, waited time.Duration, mayStay b
 	switch {
 	case mayStay && waited < undecided && all(withdraws):
 		return Stay
-	case c.Shared || looks > maxConflicts && c.Paused >= patience || !all(mightWithdraw):
+	case c.Shared || c.Waits && !mayStay || looks > maxConflicts && c.Paused >= patience || !all(mightWithdraw):
 		return Yield
 	case !slices.ContainsFunc(f.Live, func(e *Entry) bool { return e.Kind == wire.KindShared }):
 		return Again

@@ -34,7 +34,7 @@ func TestDecide(t *testing.T) {
 	unread.Err, unread.Carried = ErrUnread, true
 	undated := laterFor(0)
 	undated.ModTime = time.Time{}
-	const isShared, isExclusive, hasPointer, queues = "shared", "exclusive", "exclusive with lock.exclusive", "exclusive that queues"
+	const isShared, isExclusive, hasPointer, queues, hasTicket = "shared", "exclusive", "exclusive with lock.exclusive", "exclusive that queues", "exclusive with a ticket"
 	type row struct {
 		who    string
 		live   []*Entry
@@ -77,6 +77,11 @@ func TestDecide(t *testing.T) {
 		{who: queues, live: of(later, shared(0)), looks: 1, want: Yield},
 		{who: queues, live: of(later), want: Stay},
 		{who: queues, live: of(later), looks: 1, waited: undecided, want: Again},
+		{who: hasTicket, live: of(shared(0)), looks: 1, want: StepDown},
+		{who: hasTicket, live: of(shared(0)), looks: 1, late: true, want: Yield},
+		{who: hasTicket, live: of(later), looks: 1, waited: undecided, want: Again},
+		{who: hasTicket, live: of(later), looks: 1, waited: undecided, late: true, want: Yield},
+		{who: isExclusive, live: of(shared(0)), looks: 1, late: true, want: StepDown},
 
 		// 2. The one that has lock.exclusive goes first.
 		{who: isExclusive, live: of(pointer, later), looks: 1, want: Yield},
@@ -93,7 +98,7 @@ func TestDecide(t *testing.T) {
 		{who: isExclusive, live: of(laterFor(undecided + 1)), looks: 1, want: Yield},
 		{who: isExclusive, live: of(laterFor(young), unreadable), looks: 1, want: Yield},
 	} {
-		me := Contender{Shared: c.who == isShared, Flag: "index/lock.intent/2", Pointer: c.who == hasPointer, Trip: trip, Queues: c.who == queues, Paused: c.paused}
+		me := Contender{Shared: c.who == isShared, Flag: "index/lock.intent/2", Pointer: c.who == hasPointer, Trip: trip, Waits: c.who == queues || c.who == hasTicket, Queues: c.who == queues, Paused: c.paused}
 		f := Findings{Live: c.live, More: c.more, St: StoreTime{At: wrote, Elapsed: seen}, Now: seen}
 		assert.Equal(t, me.Decide(f, c.looks, c.waited, !c.late), c.want, "row ", n, ", ", c.who)
 	}
