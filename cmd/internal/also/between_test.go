@@ -83,6 +83,27 @@ func TestSlowAcquireIsReleased(t *testing.T) {
 	}
 }
 
+// TestReleaseWaitsForARenewal: a renewal that reaches the server after the release could store the lock again. So the
+// release is sent once the renewal that is under way was answered.
+func TestReleaseWaitsForARenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		var order []string
+		begun := make(chan struct{}, 1)
+		f.disturb(func(what, _ string) error {
+			if what == "renew" {
+				begun <- struct{}{}
+				time.Sleep(time.Second)
+			}
+			order = append(order, what)
+			return nil
+		})
+		l, _ := acquired(t, f.other("k"))
+		<-begun
+		assert.OK(t, l.Release(t.Context()))
+		assert.Equal(t, order, []string{"try", "renew", "release"})
+	})
+}
+
 // TestEventsOfATerm: an event tells how long the lock has been held, and how long it lasts.
 func TestEventsOfATerm(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {

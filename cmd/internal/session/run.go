@@ -37,7 +37,6 @@ type session struct {
 	denied  atomic.Bool         // the shell continued this process after the loss
 	lost    error               // the final loss of the lock
 	killed  bool                // we killed the command because of the loss
-	passed  os.Signal           // the last signal that the command got from us
 }
 
 // Run acquires the lock, runs the command, and releases the lock. It returns the exit
@@ -185,7 +184,6 @@ func (s *session) supervise() {
 		case <-s.group.Done():
 			return
 		case sig := <-s.signals:
-			s.passed = sig
 			_ = s.group.Signal(sig)
 		case <-changed:
 		case <-watch.After(wait):
@@ -204,7 +202,7 @@ func (s *session) supervise() {
 func (s *session) interrupted() {
 	if sig := s.group.Typed(); sig != 0 {
 		Interrupt(sig, true)
-	} else if sig := s.group.Status().Signal; sig == s.passed {
-		Interrupt(sig, false) // the other processes of the pipeline got the signal, too
+	} else {
+		Interrupt(s.group.Status().Signal, false) // the other processes of the pipeline got the signal, too
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,9 +58,16 @@ func (s *stage) say(what string) {
 
 // goOn lets a command read the FIFO go after a message that contains this text.
 func (s *stage) goOn(after string) {
+	fifo, err := filepath.Abs("go") // the test can be over, and its directory left, when the goroutine runs
 	s.heard = func(what string) {
 		if strings.Contains(what, after) {
-			go func() { _ = os.WriteFile("go", []byte("on\n"), 0o600) }()
+			go func() {
+				f, oerr := os.OpenFile(fifo, os.O_WRONLY, 0)
+				if err == nil && oerr == nil {
+					_, _ = f.WriteString("on\n")
+					f.Close()
+				}
+			}()
 		}
 	}
 }
@@ -195,8 +203,11 @@ func TestLoss(t *testing.T) {
 		{"warn, and it succeeds", "warn", "echo > begun; read x < go", func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, 0,
 			"shared lock lost: it is gone (key first); the command has exited with 0", "work_ended first", without + "release first"},
 		{"term", "term", "exec 2> /dev/null; trap 'exit 0' TERM; echo > begun; while :; do sleep 0.1; done",
-			func(s *stage) { s.first = s.until("first", clock.System{}.Elapsed()+29*time.Second, false) }, nil, 0, // of 30 s notice
+			func(s *stage) { s.first = s.until("first", clock.System{}.Elapsed()+30*time.Second+breath, false) }, nil, 0, // 30 s are the notice
 			"exclusive lock lost: it could not be refreshed in time (key first); the command has exited with 0", "work_ended first",
+			"the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost\nrelease first"},
+		{"term, and it takes its time", "term", "exec 2> /dev/null; n=0; trap 'n=$((n+1))' TERM; echo > begun; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.1; done; exit $((n+10))",
+			func(s *stage) { s.first = s.until("first", clock.System{}.Elapsed()+30*time.Second+breath, false) }, nil, 11, "", "work_ended first", // one TERM
 			"the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost\nrelease first"},
 		{"broken after the last look", "pause", "echo > begun", func(s *stage) { s.first.check = func() { s.first.lose(true) } }, nil, 0,
 			"shared lock lost: it is gone (key first); the command has exited with 0", "work_ended first", "release first"},

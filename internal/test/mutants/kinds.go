@@ -120,6 +120,7 @@ var kindsMutants = []mutant{
 	{"a look at another system's lock hangs for ten times as long", "cmd/internal/also/lock.go", "const maxInspect = 5 * time.Second", "const maxInspect = 50 * time.Second", own("TestLooksEnd")},
 	{"doctor's look at another system hangs for ten times as long", "cmd/internal/also/examine.go", "const maxExamine = 30 * time.Second", "const maxExamine = 300 * time.Second", own("TestLooksEnd")},
 	{"a failed look at another system's lock lets break-lock go on", "cmd/internal/also/lock.go", "	if seen == nil || err != nil {\n		return nil, err\n	}\n	info := l.info(seen)\n	shown", "	if seen == nil {\n		return nil, err\n	}\n	info := l.info(seen)\n	shown", own("TestActsNeedTheirLook")},
+	{"another system's lock is released beside its renewal", "cmd/internal/also/lock.go", ", Drain: o.schedule.Timeout,", ",", own("TestReleaseWaitsForARenewal")},
 	{"a lost lock of another system whose release fails is released", "cmd/internal/also/lock.go", "case lost != nil && errors.Is(err, locking.ErrLost):", "case lost != nil:", own("TestReleaseOfALostLock")},
 	{"a lost lock of another system is reported as released", "cmd/internal/also/lock.go", "	case lost == nil:\n		l.tell(replock.EventReleased, 0, nil)", "	default:\n		l.tell(replock.EventReleased, 0, nil)", own("TestReleaseOfALostLock")},
 	{"a client library's repetition of a failed request is sent", "store/internal/httptransport/answer.go", "case f.status == 0 || f.status >= 300:\n		return errRepeated", "case f.status == 0 || f.status >= 300:\n		return nil", own("TestClaim")},
