@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 )
 
 // TestWhatHadEndedAtTheLastLookMayBeBroken: a foreign lock that comes back between the last look of a
@@ -117,4 +119,29 @@ func TestFenceIsNoAttempt(t *testing.T) {
 	assert.That(t, k.flag == flag, "after the fence's put the attempt's flag is %q, want %q", k.flag, flag)
 	follow("delete", flag)
 	assert.That(t, k.flag == "" && len(k.tries) == 1 && !k.tries[0].to.IsZero(), "after its deletion the flag is %q, and the attempts are %v", k.flag, k.tries)
+}
+
+// TestFailedAttemptIsExcused: after an attempt that the store has failed, a waiter knows no blocker, and so waits for its
+// next poll, whether its ticket was put meanwhile or not.
+func TestFailedAttemptIsExcused(t *testing.T) {
+	k := &pace{step: step{name: "c1.1", mode: replock.Exclusive}}
+	w := &world{}
+	for _, c := range []struct {
+		op      string
+		err     error
+		excused bool
+	}{
+		{"list", nil, false}, {"list", context.DeadlineExceeded, true}, {"delete", nil, true}, {"put", nil, true}, {"list", nil, false},
+		{"put", context.DeadlineExceeded, true}, {"get", nil, true}, {"withdrawn", nil, true}, {"put", nil, true}, {"get", &store.Error{Err: store.ErrNotFound}, false},
+	} {
+		k.under++
+		switch c.op {
+		case "list":
+			k.flag = "flag"
+		case "withdrawn":
+			k.flag = ""
+		}
+		w.rested(&request{op: c.op, pace: k}, c.err)
+		assert.That(t, k.excused == c.excused, "after a %s, %v: excused %t", c.op, c.err, k.excused)
+	}
 }

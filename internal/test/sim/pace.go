@@ -45,7 +45,7 @@ type pace struct {
 	ticket  string          // its key
 	flag    string          // of the attempt that is under way, or ""
 	under   int             // requests under way
-	excused bool            // the last answer was a failure, after which the engine pauses before it tries again
+	excused bool            // a request has failed, and no look was answered since: the engine pauses before its next poll
 	look    *found          // its last look, until it pauses
 	met     map[string]bool // the conflicting keys of the look before its last pause; nil if an attempt was withdrawn since
 	gone    map[string]bool // those of them that a read didn't find
@@ -204,7 +204,12 @@ func (w *world) rested(r *request, err error) {
 		k.look.at = now
 	}
 	_, answer := errors.AsType[*store.Error](err)
-	k.excused = err != nil && !answer
+	switch failed := err != nil && !answer; {
+	case failed:
+		k.excused = true
+	case r.op == "list", r.op == "get" && k.flag == "": // not what withdraws a failed attempt, and then puts the ticket
+		k.excused = false
+	}
 	if k.under--; k.under == 0 {
 		k.rests = append(k.rests, rest{from: now})
 	}
