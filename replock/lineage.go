@@ -16,8 +16,10 @@ type lineage struct {
 	mu sync.Mutex
 	// answered is the ETag of the last version whose put was answered.
 	answered string
-	// whole is the ETag of a version up to which the flag was stored without a gap, so no client has reaped it.
-	whole string
+	// whole is the ETag of a version up to which the flag was stored without a gap, so no client has reaped it. It can be
+	// an earlier version than the last one. wholeMod is its mod time in Unix nanoseconds; 0 if unknown.
+	whole    string
+	wholeMod int64
 	// mod and before are the mod times of the last version and of the flag before it, in Unix nanoseconds; 0 if unknown.
 	// For the first version before is the mod time that its own attempt has seen.
 	mod, before int64
@@ -30,7 +32,7 @@ type lineage struct {
 func (v *lineage) unbroken(etag string, mod time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return etag != "" && etag == v.whole && (v.mod == 0 || v.mod == mod.UnixNano())
+	return etag != "" && etag == v.whole && (v.wholeMod == 0 || v.wholeMod == mod.UnixNano())
 }
 
 // stored records the answer to a put that was sent once. replaced is the ETag of the version that the store replaced,
@@ -41,21 +43,24 @@ func (v *lineage) stored(etag, replaced string, before int64) {
 	defer v.mu.Unlock()
 	v.answered, v.before, v.mod = etag, cmp.Or(v.mod, before), 0
 	if replaced != "" && replaced == v.whole {
-		v.whole = etag
+		v.whole, v.wholeMod = etag, 0
 	}
 }
 
-// seen records the mod time of the last version.
+// seen records the mod time of the last version, and of the whole one.
 func (v *lineage) seen(etag string, mod time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if etag == v.answered {
 		v.mod = mod.UnixNano()
 	}
+	if etag == v.whole {
+		v.wholeMod = mod.UnixNano()
+	}
 }
 
 // inTime reports whether the last version was stored before any other client can have judged the version before it
-// stale, however the store rounds its times. Then the flag was stored without a gap.
+// stale, however the store rounds its times. Then the flag was stored without a gap, and the caller calls seen.
 func (v *lineage) inTime(etag string, mod time.Time, ttl time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,6 +77,7 @@ func (v *lineage) trust(seen *store.Object) {
 	defer v.mu.Unlock()
 	if seen.ETag == v.answered {
 		v.whole, v.mod = seen.ETag, seen.ModTime.UnixNano()
+		v.wholeMod = v.mod
 	}
 }
 

@@ -3,6 +3,8 @@ package replock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/replock/internal/wire"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/memory"
 )
 
@@ -124,19 +127,71 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 }
 
 // TestNoResumeOfAnAcquireThatWasAppliedTwice: the store has answered the flag's first put, and applies it again after
-// another holder has come and gone.
+// another holder has come and gone. The holder might have refreshed the flag in between, without a look since.
 func TestNoResumeOfAnAcquireThatWasAppliedTwice(t *testing.T) {
-	stores.each(t, func(t *testing.T, w *world) {
-		a, k := w.holder(t, Shared)
-		first, _, err := w.mem.Get(t.Context(), k.Key(), wire.MaxBody)
-		assert.OK(t, err)
-		a.lose(t, k)
-		time.Sleep(10 * time.Second)
-		w.machine().takes(t, Exclusive).Release(t.Context())
-		w.put(k.Key(), first)
-		a.hooks.Before(nil)
-		mustNotResume(t, k)
-	})
+	for _, refreshed := range yesNo {
+		everyStore := maps.Clone(stores)
+		everyStore["untimed"] = memory.Options{IfAbsent: memory.Lacked, IfMatch: memory.Lacked, UntimedPuts: true, NoTime: true}
+		everyStore.each(t, func(t *testing.T, w *world) {
+			a, k := w.holder(t, Shared)
+			first, _, err := w.mem.Get(t.Context(), k.Key(), wire.MaxBody)
+			assert.OK(t, err)
+			if refreshed {
+				a.hooks.Before(when("put", k.Key(), func(context.Context, hookstore.Request) error {
+					a.hooks.Before(outage)
+					return nil
+				}))
+				<-k.Context().Done()
+			} else {
+				a.lose(t, k)
+			}
+			time.Sleep(10 * time.Second)
+			w.machine().takes(t, Exclusive).Release(t.Context())
+			w.put(k.Key(), first)
+			a.hooks.Before(nil)
+			mustNotResume(t, k)
+		})
+	}
+}
+
+// TestWholeVersions: a version of a flag is whole at one mod time: the one at which it was first known to be. A later one
+// shows that the store has applied its put again.
+func TestWholeVersions(t *testing.T) {
+	const ttl = time.Minute
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	begun := func() *lineage { // the first version, put at 100 s
+		v := &lineage{answered: "1", before: at(100).UnixNano()}
+		assert.That(t, v.inTime("1", at(100), ttl), "the first version isn't whole")
+		v.seen("1", at(100))
+		return v
+	}
+	whole := func(v *lineage, etag string, mod int, want bool) {
+		t.Helper()
+		equal(t, fmt.Sprintf("version %s of %d s is whole", etag, mod), v.unbroken(etag, at(mod)), want)
+	}
+	v := begun()
+	v.stored("2", "", 0) // without a condition
+	whole(v, "1", 100, true)
+	whole(v, "1", 200, false)
+	whole(v, "2", 130, false)
+	assert.That(t, v.inTime("2", at(130), ttl), "it came in time")
+	v.seen("2", at(130))
+	whole(v, "2", 130, true)
+	whole(v, "2", 131, false)
+	whole(v, "1", 100, false)
+
+	v = begun()
+	v.stored("2", "1", 0) // it has replaced the first one
+	whole(v, "2", 200, true)
+	v.seen("2", at(200))
+	whole(v, "2", 200, true)
+	whole(v, "2", 201, false)
+
+	v = begun()
+	v.stored("2", "", 0)
+	v.trust(&store.Object{ETag: "2", ModTime: at(200)})
+	whole(v, "2", 200, true)
+	whole(v, "2", 201, false)
 }
 
 // delaysFirst doesn't answer the first put, which is applied after a while.
