@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -317,6 +318,13 @@ func (t *trip) get() time.Duration { return time.Duration(t.quickest.Load()) }
 
 // slowest returns the longer of the two durations.
 func (t *trips) slowest() time.Duration { return max(t.put.get(), t.list.get()) }
+
+// fastest returns the shorter of the two durations, or the only one. It bounds what may count as just now: an acquire
+// often sends only one list request, which can have been a slow one.
+func (t *trips) fastest() time.Duration {
+	put, list := t.put.get(), t.list.get()
+	return cmp.Or(min(put, list), put, list)
+}
 
 // pageTime is when the store made a page of a listing, by the store's clock and by ours.
 type pageTime struct {

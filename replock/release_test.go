@@ -114,23 +114,27 @@ func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 }
 
 // TestLookBeforeReleaseCounts: a release looks at lock.exclusive unless Check has just shown that it is its own. A
-// look that is older doesn't count, nor for a second request. (Each request takes a second.)
+// look that is older doesn't count, nor for a second request. (Each request takes a second. The listings of the
+// acquire can take longer.)
 func TestLookBeforeReleaseCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		since time.Duration // Check
 		fails int32         // deletions of lock.exclusive without an answer
 		gets  int
+		slow  time.Duration // so much longer the acquire's listings take
 	}{
-		"just now":         {0, 0, 0},
-		"a moment ago":     {2190 * time.Millisecond, 0, 0},
-		"too long ago":     {2210 * time.Millisecond, 0, 1},
-		"for one request":  {0, 1, 1},
-		"for one of three": {0, 2, 2},
+		"just now":                          {0, 0, 0, 0},
+		"a moment ago":                      {2190 * time.Millisecond, 0, 0, 0},
+		"too long ago":                      {2210 * time.Millisecond, 0, 1, 0},
+		"too long ago, after slow listings": {2210 * time.Millisecond, 0, 1, 4 * time.Second},
+		"for one request":                   {0, 1, 1, 0},
+		"for one of three":                  {0, 2, 2, 0},
 	} {
 		sub(t, name, lacking, func(t *testing.T, w *world) {
 			a := w.machine(func(o *Options) { o.Look = DefaultTTL })
-			a.hooks.Before(takesASecond)
+			a.hooks.Before(inTurn(takesASecond, slow("list", "", c.slow)))
 			k := a.takes(t, Exclusive)
+			a.hooks.Before(takesASecond)
 			time.Sleep(10 * time.Second)
 			assert.OK(t, k.Check(t.Context()))
 			time.Sleep(c.since)

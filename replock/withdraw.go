@@ -27,8 +27,8 @@ func (l *Locker) withdraw(ctx context.Context, t *attempt, reason error) {
 	}
 }
 
-// justNow and three round trips are how long a look at lock.exclusive stays valid. If another client puts
-// lock.exclusive within that time, our deletion removes it.
+// justNow and three of the quickest round trips are how long a look at lock.exclusive stays valid. If another client
+// puts lock.exclusive within that time, our deletion removes it.
 const justNow = 200 * time.Millisecond
 
 // takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. In this order, as long as
@@ -121,7 +121,7 @@ func conditionRefused(err error) bool {
 func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
 	shown := t.pointerSeen
 	t.pointerSeen = 0
-	if shown != 0 && l.opts.Clock.Elapsed()-shown <= justNow+3*t.trips.slowest() && l.opts.Clock.Elapsed() < t.deadline {
+	if shown != 0 && l.opts.Clock.Elapsed()-shown <= justNow+3*t.trips.fastest() && l.opts.Clock.Elapsed() < t.deadline {
 		return t.pointer.etag, true, nil
 	}
 	return l.lookOurs(ctx, t)

@@ -134,6 +134,19 @@ const copyOf = "'"
 // operation is what the step's lock is for. That of a copy is the same.
 func (s step) operation() string { return strings.TrimSuffix(s.name, copyOf) }
 
+// remembers makes the copy's last looks those of the first client, because the copy has its memory.
+func (w *world) remembers(t *twins) {
+	for at, saw := range maps.Clone(w.turns) {
+		if saw == t.first {
+			saw = t.copy
+		}
+		if at.client == t.first.name && !strings.HasSuffix(at.step, copyOf) {
+			at.step += copyOf
+			w.turns[at] = saw
+		}
+	}
+}
+
 // parts lets the two part: from then on the monitor follows the copy, which continues later.
 func (t *twins) parts(w *world) {
 	time.Sleep(time.Until(t.part))
@@ -147,6 +160,7 @@ func (t *twins) parts(w *world) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.remembers(t)
 	for _, h := range w.following {
 		if h.held() {
 			h.began = time.Now()

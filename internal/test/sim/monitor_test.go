@@ -145,3 +145,14 @@ func TestFailedAttemptIsExcused(t *testing.T) {
 		assert.That(t, k.excused == c.excused, "after a %s, %v: excused %t", c.op, c.err, k.excused)
 	}
 }
+
+// TestCopyRemembersTheLook: a copy of a client knows what the client's last look before the copy has shown.
+func TestCopyRemembersTheLook(t *testing.T) {
+	const key = "index/lock.exclusive"
+	first, other := &client{name: "c1"}, &client{name: "c2"}
+	pair := &twins{first: first, copy: &client{name: "c1"}}
+	w := &world{monitor: monitor{turns: map[turn]*client{{"c1", "c1.1", key}: first, {"c1", "c1.2", key}: other, {"c2", "c2.1", key}: other}}}
+	w.remembers(pair)
+	assert.Equal(t, len(w.turns), 5)
+	assert.That(t, w.turns[turn{"c1", "c1.1'", key}] == pair.copy && w.turns[turn{"c1", "c1.2'", key}] == other, "%v", w.turns)
+}
