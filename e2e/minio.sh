@@ -94,7 +94,7 @@ build() {
 }
 
 go_build() {
-	CGO_ENABLED=0 go build -C "$home" -buildvcs=false -modfile="$mod" -trimpath -ldflags='-s -w' -o "$new/" "$@" || die "it can't be built"
+	CGO_ENABLED=0 go build -C "$home" -buildvcs=false -modfile="$mod" -ldflags='-s -w' -o "$new/" "$@" || die "it can't be built"
 }
 
 version() { awk '$1 == "github.com/minio/minio" { print $2 }' "$home/$mod"; }

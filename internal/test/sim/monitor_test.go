@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,10 +123,12 @@ func TestFenceIsNoAttempt(t *testing.T) {
 }
 
 // TestFailedAttemptIsExcused: after an attempt that the store has failed, a waiter knows no blocker, and so waits for its
-// next poll, whether its ticket was put meanwhile or not.
+// next poll, whether its ticket was put meanwhile or not. The requests until its lock are counted from the failure.
 func TestFailedAttemptIsExcused(t *testing.T) {
 	k := &pace{step: step{name: "c1.1", mode: replock.Exclusive}}
-	w := &world{}
+	w := &world{plan: &plan{}}
+	w.paces = map[string]*pace{k.step.name: k}
+	sent := 0
 	for _, c := range []struct {
 		op      string
 		err     error
@@ -134,15 +137,19 @@ func TestFailedAttemptIsExcused(t *testing.T) {
 		{"list", nil, false}, {"list", context.DeadlineExceeded, true}, {"delete", nil, true}, {"put", nil, true}, {"list", nil, false},
 		{"put", context.DeadlineExceeded, true}, {"get", nil, true}, {"withdrawn", nil, true}, {"put", nil, true}, {"get", &store.Error{Err: store.ErrNotFound}, false},
 	} {
-		k.under++
+		r := &request{op: c.op, step: &k.step}
+		w.sends(r)
 		switch c.op {
 		case "list":
 			k.flag = "flag"
 		case "withdrawn":
 			k.flag = ""
 		}
-		w.rested(&request{op: c.op, pace: k}, c.err)
-		assert.That(t, k.excused == c.excused, "after a %s, %v: excused %t", c.op, c.err, k.excused)
+		w.rested(r, c.err)
+		if sent++; errors.Is(c.err, context.DeadlineExceeded) {
+			sent = 0
+		}
+		assert.That(t, k.excused == c.excused && len(k.sends) == sent, "after a %s, %v: excused %t, %d requests", c.op, c.err, k.excused, len(k.sends))
 	}
 }
 

@@ -205,8 +205,8 @@ func (w *world) rested(r *request, err error) {
 	}
 	_, answer := errors.AsType[*store.Error](err)
 	switch failed := err != nil && !answer; {
-	case failed:
-		k.excused = true
+	case failed: // as if the way were free from now on
+		k.excused, k.sends = true, nil
 	case r.op == "list", r.op == "get" && k.flag == "": // not what withdraws a failed attempt, and then puts the ticket
 		k.excused = false
 	}
