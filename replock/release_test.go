@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/memory"
 )
@@ -148,6 +149,64 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 			})))
 			w.leavesNothing(k)
 			a.sent(t, between{"get": {c.gets, c.gets}})
+		})
+	}
+}
+
+// TestBrokenWhileJudged: an exclusive lock and a shared one are broken between a look's listing and its read of the shared
+// one. The look's second listing shows that, so Check returns the loss, and Release leaves a later holder's
+// lock.exclusive.
+func TestBrokenWhileJudged(t *testing.T) {
+	for name, broken := range map[string]func(k *Lock) []string{
+		"both":           func(k *Lock) []string { return []string{pointer, k.Key()} },
+		"the flag":       func(k *Lock) []string { return []string{k.Key()} },
+		"lock.exclusive": func(*Lock) []string { return []string{pointer} },
+		"neither":        func(*Lock) []string { return nil },
+	} {
+		sub(t, name, lacking, func(t *testing.T, w *world) {
+			const shared = "index/lock.shared/x"
+			a, k := w.holder(t, Exclusive)
+			time.Sleep(time.Minute)
+			w.put(shared, foreign(time.Now(), true))
+			a.hooks.Before(first("get", shared, func(hookstore.Request) error {
+				for _, key := range append(broken(k), shared) {
+					w.delete(key)
+				}
+				return nil
+			}))
+			err := k.Check(t.Context())
+			if len(broken(k)) == 0 {
+				assert.OK(t, err)
+				return
+			}
+			assert.Says(t, err, ErrLost, "it was deleted")
+			another := foreign(time.Now(), false)
+			w.put(pointer, another)
+			k.Release(t.Context())
+			raw, _, err := w.mem.Get(t.Context(), pointer, wire.MaxBody)
+			assert.That(t, err == nil && string(raw) == string(another), "%q, %v", raw, err)
+		})
+	}
+}
+
+// TestUnreadIsNotOurs: a look has shown the lock's own lock.exclusive. The next one, or a refresh, shows another object
+// there, and can't read it. Then the first one doesn't count, and Release leaves the object of another client.
+func TestUnreadIsNotOurs(t *testing.T) {
+	for name, look := range map[string]func(context.Context, *Lock) error{
+		"Check": func(ctx context.Context, k *Lock) error { return k.Check(ctx) }, "Refresh": func(ctx context.Context, k *Lock) error { return k.Refresh(ctx) },
+	} {
+		sub(t, name, lacking, func(t *testing.T, w *world) {
+			a, k := w.holder(t, Exclusive)
+			assert.OK(t, k.Check(t.Context()))
+			another := foreign(time.Now(), false)
+			w.put(pointer, another)
+			a.hooks.Before(fails("get", pointer, errOutage))
+			err := look(t.Context(), k)
+			assert.That(t, err != nil && k.Lost() == nil, "%v, lost: %v", err, k.Lost())
+			a.hooks.Before(nil)
+			k.Release(t.Context())
+			raw, _, err := w.mem.Get(t.Context(), pointer, wire.MaxBody)
+			assert.That(t, err == nil && string(raw) == string(another), "%q, %v", raw, err)
 		})
 	}
 }

@@ -28,6 +28,7 @@ type renewer struct {
 	dated       atomic.Int64                      // mod time of the flag in Unix nanoseconds; 0 if unknown; only date and sighted set it
 	flags       lineage                           // the versions of the flag
 	proven      func() bool                       // whether a refresh can follow a look that shows the object as aged; nil: it can
+	objectsSeen atomic.Int64                      // when the last look was sent, if it showed our objects; else 0: see looks.pointerSeen
 
 	mu    sync.Mutex       // guards probe and, until the refresher has ended, the objects of a held lock's attempt
 	probe []*verdict.Entry // test flags of putMissing that might still be stored
@@ -260,14 +261,14 @@ func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object
 	if seen != nil && seen.Key == r.t.flag.key {
 		r.sighted(seen.ETag, seen.ModTime)
 	}
-	switch {
-	case seen == nil:
-		return r.deleted(o.key)
-	case seen.Size == 0 || seen.ETag == "" || seen.ETag != o.etag:
-		return r.ours(ctx, o)
-	default:
+	if seen != nil && seen.Size != 0 && seen.ETag != "" && seen.ETag == o.etag {
 		return nil
 	}
+	r.objectsSeen.Store(0)
+	if seen == nil {
+		return r.deleted(o.key)
+	}
+	return r.ours(ctx, o)
 }
 
 // ours reads an object that isn't as we last wrote it. If we have sent that body, it is a put of ours whose answer was

@@ -18,10 +18,9 @@ import (
 // term is a lock from its acquire, or from a resume, until its loss or its release. It implements lease.Owner. Its
 // objects have one id. A resume begins another term.
 type term struct {
-	renewer                  // each refresh changes its objects
-	objectsSeen atomic.Int64 // when the last look that showed our objects was sent: see looks.pointerSeen
-	others      others
-	seconds     seconds
+	renewer // each refresh changes its objects
+	others  others
+	seconds seconds
 }
 
 // loss returns the *LostError of a lock whose refreshes have ended.

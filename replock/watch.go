@@ -112,22 +112,13 @@ func (k *term) look(ctx context.Context) error {
 	answered := k.l.opts.Clock.Elapsed()
 	k.learn(verdict.StoreTime{At: page.Now, Elapsed: answered})
 	times := lookTimes{sent: began, answered: answered, store: page.Now}
-	flag, pointer := k.objects()
-	for _, o := range k.ofMode(&flag, &pointer) {
-		seen, ok := verdict.InPage(page, o.key)
-		if !ok {
-			if seen, err = k.find(ctx, o.key); err != nil {
-				return err
-			}
-		}
-		if err := k.confirmSeen(ctx, o, seen); err != nil {
-			return err
-		}
-		if o == &flag && seen != nil {
-			times.written, times.whole = seen.ModTime, k.flags.unbroken(seen.ETag, seen.ModTime)
-		}
+	flag, err := k.confirmListed(ctx, page, began.Elapsed)
+	if err != nil {
+		return err
 	}
-	k.objectsSeen.Store(int64(began.Elapsed))
+	if flag != nil {
+		times.written, times.whole = flag.ModTime, k.flags.unbroken(flag.ETag, flag.ModTime)
+	}
 	select {
 	case k.others.turn <- struct{}{}:
 		defer func() { <-k.others.turn }()
@@ -142,6 +133,31 @@ func (k *term) look(ctx context.Context) error {
 		k.l.opts.Logger.Warn("a second flag of a held lock isn't deleted yet", "err", err)
 	}
 	return k.foreign(ctx, page, began.Elapsed, answered)
+}
+
+// confirmListed returns nil if our objects are stored and unchanged by others, and the flag as it is listed. page is a
+// listing's first page, whose request was sent at the given time. An object that belongs on a later page costs one more
+// request.
+func (k *term) confirmListed(ctx context.Context, page store.Page, sent time.Duration) (*store.Object, error) {
+	flag, pointer := k.objects()
+	var listed *store.Object
+	for _, o := range k.ofMode(&flag, &pointer) {
+		seen, ok := verdict.InPage(page, o.key)
+		if !ok {
+			var err error
+			if seen, err = k.find(ctx, o.key); err != nil {
+				return nil, err
+			}
+		}
+		if err := k.confirmSeen(ctx, o, seen); err != nil {
+			return nil, err
+		}
+		if o == &flag {
+			listed = seen
+		}
+	}
+	k.objectsSeen.Store(int64(sent))
+	return listed, nil
 }
 
 // glance returns the page that a look judges: the first page of the listing of all locks. If there are many locks, a
@@ -192,6 +208,11 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 			return err
 		}
 		answered = k.l.opts.Clock.Elapsed()
+		if k.t.mode == Exclusive { // the page has our objects, too
+			if _, err := k.confirmListed(ctx, page, sent); err != nil {
+				return err
+			}
+		}
 		replaced := false
 		for _, s := range vanished { // a listing counts more than a read
 			o, _ := verdict.InPage(page, s.Key)
