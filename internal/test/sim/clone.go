@@ -171,8 +171,8 @@ func (t *twins) parts(w *world) {
 }
 
 // turnover returns a function that notes the effect of a twin's request once it is applied. If the request replaces an
-// object of the other twin, or one that both have written, one of the two must lose its lock. If it deletes one, the
-// other's lock is broken.
+// object of the other twin, or one that both have written, one of the two must lose its lock. A put from before they
+// parted is both twins', and replaces nothing. If the request deletes an object, the other's lock is broken.
 func (w *world) turnover(c *client, r *request) func() {
 	was := w.present[r.key]
 	if c.other() == nil || !r.writes() || !isLock(r.key) || was.client != c && was.client != c.other() {
@@ -187,7 +187,7 @@ func (w *world) turnover(c *client, r *request) func() {
 		switch {
 		case r.op != "put" || len(r.body) == 0:
 			w.broken[objectName(r.key, raw)] = now
-		case was.client == c.other() || was.handed.Before(t.part):
+		case !r.handed.Before(t.part) && (was.client == c.other() || was.handed.Before(t.part)):
 			t.turned = now
 			if t.replaced.IsZero() {
 				t.replaced = now

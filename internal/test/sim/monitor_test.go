@@ -10,6 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // TestWhatHadEndedAtTheLastLookMayBeBroken: a foreign lock that comes back between the last look of a
@@ -162,4 +163,30 @@ func TestCopyRemembersTheLook(t *testing.T) {
 	w.remembers(pair)
 	assert.Equal(t, len(w.turns), 5)
 	assert.That(t, w.turns[turn{"c1", "c1.1'", key}] == pair.copy && w.turns[turn{"c1", "c1.2'", key}] == other, "%v", w.turns)
+}
+
+// TestPutFromBeforeTheCopy: a put that was sent before a machine was copied has a body that both twins know. So it takes
+// no lock from either, although the store applies it afterwards.
+func TestPutFromBeforeTheCopy(t *testing.T) {
+	const key = "index/lock.exclusive"
+	now := time.Now()
+	pair := &twins{part: now, first: &client{}, copy: &client{}}
+	pair.first.twins, pair.copy.twins = pair, pair
+	w := &world{mem: memory.New(memory.Options{})}
+	assert.OK(t, assert.Err(w.mem.Put(t.Context(), key, []byte("body"), store.PutOptions{})))
+	for _, c := range []struct {
+		sent, was time.Time
+		by        *client // who put what is there
+		replaces  bool
+	}{
+		{now.Add(-1), now.Add(-2), pair.first, false},
+		{now, now.Add(-1), pair.first, true},
+		{now.Add(1), now, pair.first, false},
+		{now.Add(1), now, pair.copy, true},
+	} {
+		pair.replaced = time.Time{}
+		w.present = map[string]presence{key: {client: c.by, handed: c.was}}
+		w.turnover(pair.first, &request{op: "put", key: key, body: []byte("next"), handed: c.sent})()
+		assert.That(t, c.replaces != pair.replaced.IsZero(), "%+v: replaced at %v", c, pair.replaced)
+	}
 }
