@@ -524,3 +524,26 @@ func TestHangingRequestLeavesTimeForAnother(t *testing.T) {
 		assert.That(t, err == nil, "ttl %v: %v after %d sends", ttl, err, sends)
 	})
 }
+
+// TestLastRequestsShareTheTime: shortly before the deadline a refresh that hangs leaves time for another one. So a lock
+// that was acquired late isn't lost by its first request.
+func TestLastRequestsShareTheTime(t *testing.T) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
+		m := w.machine(func(o *Options) { o.TTL = MinTTL })
+		k := m.takes(t, mode)
+		var hung atomic.Bool
+		m.hooks.Before(when("put", k.Key(), func(ctx context.Context, _ hookstore.Request) error {
+			switch left := k.Left(); {
+			case left > 900*time.Millisecond:
+				return errOutage
+			case hung.CompareAndSwap(false, true):
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}))
+		time.Sleep(MinTTL)
+		assert.That(t, hung.Load(), "no request has hung")
+		lives(t, k)
+	})
+}

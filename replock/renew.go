@@ -196,10 +196,11 @@ func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) err
 const maxAsk = 30 * time.Second
 
 // timeout returns the timeout of one request: a third of the time before the deadline, so that other requests can
-// follow one that hangs. It is long enough for a store that answers as slowly as it did during the acquire.
+// follow one that hangs. It is long enough for a store that answers as slowly as it did during the acquire. It is at
+// least a second, but no more than half of the time, so that the first request of a late acquire isn't its last.
 func (r *renewer) timeout() time.Duration {
 	left := r.end() - r.l.opts.Clock.Elapsed()
-	return max(min(left/3, r.l.times.Failure, maxAsk), 2*r.t.trips.slowest(), time.Second)
+	return max(min(left/3, r.l.times.Failure, maxAsk), 2*r.t.trips.slowest(), min(time.Second, left/2))
 }
 
 // ask sends one request of a held lock. It doesn't repeat it.
