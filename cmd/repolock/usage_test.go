@@ -40,6 +40,12 @@ func TestMistakes(t *testing.T) {
 	t.Setenv("REPOLOCK_CONFIG", "") // none
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
 	t.Setenv("HOME", dir)
+	bin := t.TempDir()
+	for _, program := range []string{"borg", "restic"} { // installed or not on this machine
+		write(t, filepath.Join(bin, program), "#!/bin/sh\n")
+		assert.OK(t, os.Chmod(filepath.Join(bin, program), 0o755))
+	}
+	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	write(t, filepath.Join(dir, "repo", "data"), "a backup")
 	write(t, filepath.Join(dir, "broken", "index", "lock.shared", "x"), "not JSON")
 	written := time.Now().Add(-73 * time.Hour) // its age is printed
