@@ -4,19 +4,16 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/repolock/repolock/internal/tool/golist"
 )
 
 // systems are the targets of the packages in .goreleaser.yaml.
@@ -50,30 +47,17 @@ func generate(root string) (string, error) {
 // list adds the directories of all packages that are linked for a system, by their module.
 // The standard library's is Go.
 func list(root, system string, places map[string][]string) error {
-	goos, goarch, _ := strings.Cut(system, "/")
-	cmd := exec.Command("go", "list", "-deps", "-json=Dir,Module,Standard,Root", "./cmd/repolock")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return fmt.Errorf("go list for %s: %w: %s", system, err, &stderr)
-	}
-	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct {
-			Dir, Root string
-			Standard  bool
-			Module    *struct {
-				Path, Dir string
-				Main      bool
-			}
+	type linked struct {
+		Dir, Root string
+		Standard  bool
+		Module    *struct {
+			Path, Dir string
+			Main      bool
 		}
-		switch err := decoder.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
+	}
+	packages, err := golist.Packages[linked](root, system, "-deps", "-json=Dir,Module,Standard,Root", "./cmd/repolock")
+	for _, p := range packages {
+		switch {
 		case p.Standard:
 			add(places, "Go", p.Root)
 		case !p.Module.Main:
@@ -85,6 +69,7 @@ func list(root, system string, places map[string][]string) error {
 			}
 		}
 	}
+	return err
 }
 
 func add(places map[string][]string, module, dir string) {

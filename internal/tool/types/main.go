@@ -4,18 +4,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/repolock/repolock/internal/tool/golist"
 )
 
 func main() {
@@ -33,33 +32,18 @@ func main() {
 
 // check returns the errors in the types of the module at root on one system.
 func check(root, system string) error {
-	goos, goarch, _ := strings.Cut(system, "/")
-	list := exec.Command("go", "list", "-deps", "-test", "-json=Dir,ImportPath,GoFiles,ImportMap,Module", "./...")
-	var stderr strings.Builder
-	list.Dir, list.Stderr = root, &stderr
-	list.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
-	out, err := list.StdoutPipe()
+	packages, err := golist.Packages[listed](root, system, "-deps", "-test", "-json=Dir,ImportPath,GoFiles,ImportMap,Module", "./...")
 	if err != nil {
 		return err
 	}
-	if err := list.Start(); err != nil {
-		return err
-	}
+	_, goarch, _ := strings.Cut(system, "/")
 	c := checker{sizes: types.SizesFor("gc", goarch), files: token.NewFileSet(), done: map[string]*types.Package{"unsafe": types.Unsafe}}
-	for decoder := json.NewDecoder(out); ; { // what a package imports comes before it
-		var p listed
-		switch err := decoder.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			if err := list.Wait(); err != nil {
-				c.errs = append(c.errs, fmt.Errorf("go list: %w: %s", err, &stderr))
-			}
-			return errors.Join(c.errs...)
-		case err != nil:
-			return errors.Join(err, list.Wait())
-		case p.ImportPath != "unsafe" && !strings.HasSuffix(p.ImportPath, ".test"): // go test writes the main package of a test
+	for _, p := range packages { // what a package imports comes before it
+		if p.ImportPath != "unsafe" && !strings.HasSuffix(p.ImportPath, ".test") { // go test writes the main package of a test
 			c.check(&p)
 		}
 	}
+	return errors.Join(c.errs...)
 }
 
 // listed is a package, or one of its variants for a test, as go list shows it.
