@@ -69,8 +69,7 @@ func (w *world) rewrites(key string) (body []byte) {
 func (w *world) keeps(bodies map[string][]byte) {
 	w.t.Helper()
 	for key, want := range bodies {
-		got, _, err := w.mem.Get(context.Background(), key, wire.MaxBody)
-		assert.That(w.t, err == nil && string(got) == string(want), "%s: %s, want %s (%v)", key, got, want, err)
+		w.has(key, want)
 	}
 }
 

@@ -40,11 +40,7 @@ func TestMistakes(t *testing.T) {
 	t.Setenv("REPOLOCK_CONFIG", "") // none
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
 	t.Setenv("HOME", dir)
-	bin := t.TempDir()
-	for _, program := range []string{"borg", "restic"} { // installed or not on this machine
-		write(t, filepath.Join(bin, program), "#!/bin/sh\n")
-		assert.OK(t, os.Chmod(filepath.Join(bin, program), 0o755))
-	}
+	bin := t.TempDir() // borg and restic might not be installed
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	write(t, filepath.Join(dir, "repo", "data"), "a backup")
 	write(t, filepath.Join(dir, "broken", "index", "lock.shared", "x"), "not JSON")
@@ -52,9 +48,12 @@ func TestMistakes(t *testing.T) {
 	assert.OK(t, os.Chtimes(filepath.Join(dir, "broken", "index", "lock.shared", "x"), written, written))
 	write(t, filepath.Join(dir, "text"), "no program, and no log")
 	write(t, filepath.Join(dir, "text.gz"), "\x1f\x8b")
-	for name, begins := range map[string]string{"crlf": "#!/bin/sh\r\n", "badint": "#!/nowhere/python\n", "noshebang": "echo hello\n"} {
-		write(t, filepath.Join(dir, name), begins)
-		assert.OK(t, os.Chmod(filepath.Join(dir, name), 0o755))
+	for name, begins := range map[string]string{
+		dir + "/crlf": "#!/bin/sh\r\n", dir + "/badint": "#!/nowhere/python\n", dir + "/noshebang": "echo hello\n",
+		bin + "/borg": "#!/bin/sh\n", bin + "/restic": "#!/bin/sh\n",
+	} {
+		write(t, name, begins)
+		assert.OK(t, os.Chmod(name, 0o755))
 	}
 	write(t, filepath.Join(dir, "bad.toml"), "repo = \"nowhere\"\n[defaults]\nttl = \"60\"\n")
 	write(t, filepath.Join(dir, "bad-once.toml"), "[defaults]\nonce-per = \"12h\"\n")
